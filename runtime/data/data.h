@@ -1,0 +1,76 @@
+/* Tables with typed columns, and slices of them. (interface; the owner of data/ completes it)
+ *
+ * A table is read once, lives in shared read-only memory (sealed memfd) and is not copied into
+ * worker processes. Columns are plain C arrays.
+ */
+#ifndef CADRE_DATA_H
+#define CADRE_DATA_H
+
+#include "../base/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cadre_table cadre_table;
+typedef enum cadre_column_type {
+    CADRE_DOUBLE, /* double, missing is NaN */
+    CADRE_INT64,  /* int64_t, missing is CADRE_INT64_MISSING */
+    CADRE_TEXT    /* int32_t index into the column's dictionary, missing is -1 */
+} cadre_column_type;
+#define CADRE_INT64_MISSING INT64_MIN
+
+typedef struct cadre_csv_options {
+    char delimiter;               /* 0: ',' */
+    const char *const *missing;   /* NULL-terminated; NULL: "", "NA", "NaN", "null" */
+    const char *const *text_columns; /* columns to keep as text whatever they hold; NULL-terminated */
+} cadre_csv_options;
+
+/* New table; NULL after the error handler returned. First line: names. Types are found from all
+ * rows: whole numbers int64, numbers double, else text. Errors name file, line and column. */
+CADRE_API cadre_table *cadre_read_csv(const char *path);
+CADRE_API cadre_table *cadre_read_csv_with(const char *path, const cadre_csv_options *options,
+                                           cadre_error *error);
+CADRE_API void cadre_table_free(cadre_table *table);
+CADRE_API size_t cadre_table_rows(const cadre_table *table);
+CADRE_API size_t cadre_table_columns(const cadre_table *table);
+/* Index of the column, or CADRE_ENOTFOUND (negative). */
+CADRE_API long cadre_table_find(const cadre_table *table, const char *name);
+CADRE_API const char *cadre_table_name(const cadre_table *table, size_t column);
+CADRE_API cadre_column_type cadre_table_type(const cadre_table *table, size_t column);
+/* Borrowed arrays of cadre_table_rows values; NULL when the column has another type. */
+CADRE_API const double *cadre_table_doubles(const cadre_table *table, size_t column);
+CADRE_API const int64_t *cadre_table_int64s(const cadre_table *table, size_t column);
+CADRE_API const int32_t *cadre_table_texts(const cadre_table *table, size_t column);
+CADRE_API size_t cadre_table_levels(const cadre_table *table, size_t column);
+CADRE_API const char *cadre_table_level(const cadre_table *table, size_t column, int32_t index);
+/* One value as a double (int64 converted, missing NaN, text NaN). */
+CADRE_API double cadre_table_number(const cadre_table *table, size_t column, size_t row);
+
+/* Rows of a table that belong together: one store, one carrier and origin. */
+typedef struct cadre_slices cadre_slices;
+typedef struct cadre_slice {
+    const cadre_table *table;
+    const char *name;        /* "UA/EWR": the key values joined by '/' */
+    size_t index;            /* position among the slices */
+    const uint32_t *rows;    /* ascending row numbers */
+    size_t row_count;
+} cadre_slice;
+
+/* cadre_slices_by(table, "carrier", "origin"): one slice per combination present, in order of
+ * the key text. Rows with a missing key form no slice and are counted in _skipped. */
+#define cadre_slices_by(table, ...)                                                              \
+    cadre_slices_by_columns((table), (const char *const[]){__VA_ARGS__, 0})
+CADRE_API cadre_slices *cadre_slices_by_columns(const cadre_table *table,
+                                                const char *const *columns);
+CADRE_API void cadre_slices_free(cadre_slices *slices);
+CADRE_API size_t cadre_slices_count(const cadre_slices *slices);
+CADRE_API const cadre_slice *cadre_slices_get(const cadre_slices *slices, size_t index);
+/* Only the slices whose name equals or begins with `name` ("UA" -> UA/EWR, UA/JFK, UA/LGA);
+ * "all" and "" keep all. New; an unknown name is an error that lists names. */
+CADRE_API cadre_slices *cadre_slices_select(const cadre_slices *slices, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
