@@ -11,14 +11,14 @@
 #ifndef CADRE_H
 #define CADRE_H
 
-#include <cadre/base/base.h>
-#include <cadre/base/error_handler.h>
-#include <cadre/cpu/cpu.h>
-#include <cadre/data/data.h>
-#include <cadre/loop/loop.h>
-#include <cadre/model/model.h>
-#include <cadre/notebook/notebook.h>
-#include <cadre/show/show.h>
-#include <cadre/store/store.h>
+#include "base/base.h"
+#include "base/error_handler.h"
+#include "cpu/cpu.h"
+#include "data/data.h"
+#include "loop/loop.h"
+#include "model/model.h"
+#include "notebook/notebook.h"
+#include "show/show.h"
+#include "store/store.h"
 
 #endif
