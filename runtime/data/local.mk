@@ -1,0 +1,3 @@
+# runtime/data
+cadredataincludedir = $(cadreincludedir)/data
+cadredatainclude_HEADERS = runtime/data/data.h

@@ -1,0 +1,3 @@
+# runtime/loop
+cadreloopincludedir = $(cadreincludedir)/loop
+cadreloopinclude_HEADERS = runtime/loop/loop.h

@@ -1,0 +1,3 @@
+# runtime/model
+cadremodelincludedir = $(cadreincludedir)/model
+cadremodelinclude_HEADERS = runtime/model/model.h

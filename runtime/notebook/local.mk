@@ -1,0 +1,3 @@
+# runtime/notebook
+cadrenotebookincludedir = $(cadreincludedir)/notebook
+cadrenotebookinclude_HEADERS = runtime/notebook/notebook.h

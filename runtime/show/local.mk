@@ -1,0 +1,3 @@
+# runtime/show
+cadreshowincludedir = $(cadreincludedir)/show
+cadreshowinclude_HEADERS = runtime/show/show.h

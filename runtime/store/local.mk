@@ -1,0 +1,3 @@
+# runtime/store
+cadrestoreincludedir = $(cadreincludedir)/store
+cadrestoreinclude_HEADERS = runtime/store/store.h
