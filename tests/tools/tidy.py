@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""clang-tidy over our C files, two at a time: tidy.py BUILD_DIR
+
+What it checks is in .clang-tidy. A file that stays as it was (with all headers of the tree) since
+it was last found clean is not read again; BUILD_DIR/tidy.json remembers. One test per file.
+"""
+import concurrent.futures
+import hashlib
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def flags(build):
+    packages = ["libzmq", "libsodium", "jansson", "openblas", "libdw", "check"]
+    out = subprocess.run(["pkg-config", "--cflags", *packages], capture_output=True, text=True,
+                         check=True).stdout.split()
+    folders = [f"-D{name}=\"/none\"" for name in ("CADRE_BINDIR", "CADRE_LIBDIR", "CADRE_LIBEXECDIR",
+                                                  "CADRE_DATADIR", "CADRE_INCLUDEDIR")]
+    return ["-std=gnu17", f"-I{build}", f"-I{ROOT}", f"-I{ROOT}/runtime", f"-I{ROOT}/kernel",
+            f"-I{ROOT}/tests/unit", "-D_GNU_SOURCE", "-DHAVE_CONFIG_H", *folders, *out]
+
+
+def main():
+    build = pathlib.Path(sys.argv[1]).resolve()
+    arguments = flags(build)
+    version = subprocess.run(["clang-tidy", "--version"], capture_output=True, text=True).stdout
+    common = hashlib.sha256("\n".join([version, *arguments]).encode())
+    common.update((ROOT / ".clang-tidy").read_bytes())
+    for folder in ("kernel", "runtime"):
+        for header in sorted((ROOT / folder).rglob("*.h")):
+            common.update(header.read_bytes())
+    memory_file = build / "tidy.json"
+    try:
+        memory = json.loads(memory_file.read_text())
+    except (OSError, ValueError):
+        memory = {}
+    sources = sorted(p for folder in ("kernel", "runtime") for p in (ROOT / folder).rglob("*.c"))
+
+    def check(source):
+        key = hashlib.sha256(common.digest() + source.read_bytes()).hexdigest()
+        name = str(source.relative_to(ROOT))
+        if memory.get(name) == key:
+            return name, key, ""
+        run = subprocess.run(["clang-tidy", "--quiet", "--warnings-as-errors=*", str(source), "--",
+                              *arguments], capture_output=True, text=True, cwd=ROOT)
+        return name, key, run.stdout + run.stderr if run.returncode else ""
+
+    failed = 0
+    clean = {}
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for name, key, problems in pool.map(check, sources):
+            if problems:
+                failed += 1
+                print(f"FAIL {name}\n{problems.strip()}")
+            else:
+                clean[name] = key
+    memory_file.write_text(json.dumps(clean, indent=1))
+    print(f"{len(sources) - failed} passed, {failed} failed")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
