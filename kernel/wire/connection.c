@@ -19,16 +19,16 @@ static const char *const port_keys[CADRE_CHANNEL_COUNT] = {
 
 enum { FILE_LIMIT = 1 << 20 };
 
-static int text_of(const json_t *file, const char *key, const char *missing, char *into, size_t size,
-                   const char *path, cadre_error *error)
+static int text_of(const json_t *file, const char *key, const char *missing, char *into,
+                   size_t size, const char *path, cadre_error *error)
 {
     const json_t *value = json_object_get(file, key);
     const char *text = value ? json_string_value(value) : missing;
     if (!value || json_is_null(value)) text = missing;
     if (!text)
         return cadre_error_set_at(error, CADRE_EFORMAT, path, 0, 0, "\"%s\" must be a string", key);
-    if (strlen(text) >= size || (value && json_string_length(value) != strlen(text) &&
-                                 json_is_string(value)))
+    if (strlen(text) >= size ||
+        (value && json_string_length(value) != strlen(text) && json_is_string(value)))
         return cadre_error_set_at(error, CADRE_EFORMAT, path, 0, 0, "\"%s\" is too long", key);
     snprintf(into, size, "%s", text);
     return 0;
@@ -123,8 +123,7 @@ int cadre_connection_parse(cadre_connection *connection, const char *text, size_
     cadre_error problem = {0};
     *connection = (cadre_connection){0};
     json_t *file = cadre_json_parse(text, length, &problem);
-    if (!file)
-        return cadre_error_set_at(error, CADRE_EFORMAT, path, 0, 0, "%s", problem.message);
+    if (!file) return cadre_error_set_at(error, CADRE_EFORMAT, path, 0, 0, "%s", problem.message);
     int status = json_is_object(file)
                      ? fields_of(file, connection, path, error)
                      : cadre_error_set_at(error, CADRE_EFORMAT, path, 0, 0, "not a JSON object");
@@ -151,8 +150,8 @@ int cadre_connection_read(cadre_connection *connection, const char *path, cadre_
     }
     /* Whoever can write the file decides the key. */
     if (geteuid() != 0 && info.st_uid != geteuid() && info.st_uid != 0) {
-        status = cadre_error_set_at(error, CADRE_EFILE, path, 0, 0,
-                                    "belongs to another user (%ld)", (long)info.st_uid);
+        status = cadre_error_set_at(error, CADRE_EFILE, path, 0, 0, "belongs to another user (%ld)",
+                                    (long)info.st_uid);
         goto done;
     }
     text = malloc(FILE_LIMIT + 1);
@@ -183,8 +182,8 @@ int cadre_connection_create(cadre_connection *connection, cadre_error *error)
     int sockets[CADRE_CHANNEL_COUNT];
     int count = 0, status = 0;
     cadre_error problem = {0};
-    *connection = (cadre_connection){.transport = "tcp", .ip = "127.0.0.1",
-                                     .signature_scheme = "hmac-sha256"};
+    *connection = (cadre_connection){
+        .transport = "tcp", .ip = "127.0.0.1", .signature_scheme = "hmac-sha256"};
     cadre_signer *ready = cadre_signer_new("hmac-sha256", "k", 1, &problem); /* libsodium is up */
     if (!ready) return cadre_error_set(error, problem.code, "%s", problem.message);
     cadre_signer_free(ready);
@@ -212,8 +211,7 @@ int cadre_connection_create(cadre_connection *connection, cadre_error *error)
     return status;
 }
 
-int cadre_connection_write(const cadre_connection *connection, const char *path,
-                           cadre_error *error)
+int cadre_connection_write(const cadre_connection *connection, const char *path, cadre_error *error)
 {
     cadre_buffer temporary = {0};
     char *text = NULL;

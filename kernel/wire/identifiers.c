@@ -24,5 +24,6 @@ void cadre_date_now(char date[CADRE_DATE_SIZE])
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
     strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(date, CADRE_DATE_SIZE, "%.19s.%06ldZ", seconds, now.tv_nsec / 1000 % 1000000);
+    snprintf(date, CADRE_DATE_SIZE, "%.19s.%06uZ", seconds,
+             (unsigned)(now.tv_nsec / 1000) % 1000000u);
 }

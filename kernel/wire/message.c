@@ -38,8 +38,8 @@ static int check_frames(const cadre_bytes *frames, size_t count, size_t *delimit
     if (at == count || at > IDENTITY_LIMIT)
         return cadre_error_set(error, CADRE_EFORMAT, "no " DELIMITER " frame");
     if (count - at < 2 + SIGNED)
-        return cadre_error_set(error, CADRE_EFORMAT, "%zu frames after the delimiter, not 5 or more",
-                               count - at - 1);
+        return cadre_error_set(error, CADRE_EFORMAT,
+                               "%zu frames after the delimiter, not 5 or more", count - at - 1);
     if (count - at > 2 + SIGNED + BUFFER_LIMIT)
         return cadre_error_set(error, CADRE_EINPUT, "more than %d buffers", BUFFER_LIMIT);
     *delimiter = at;

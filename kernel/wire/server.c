@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zmq.h>
 
 struct cadre_server {
@@ -17,10 +18,11 @@ struct cadre_server {
     sender sender;
     cadre_replay *replay;
     atomic_size_t unsent;
+    char *files[CADRE_CHANNEL_COUNT]; /* sockets of ipc, which libzmq leaves behind */
 };
 
-static const char *const channel_names[CADRE_CHANNEL_COUNT] = {"shell", "control", "stdin",
-                                                               "iopub", "heartbeat"};
+static const char *const channel_names[CADRE_CHANNEL_COUNT] = {"shell", "control", "stdin", "iopub",
+                                                               "heartbeat"};
 
 /* Echoes every frame; ends when its context is shut down. The socket was made by the thread that
  * started this one, which does not touch it any more. */
@@ -46,8 +48,8 @@ static void *make_socket(void *context, int type, const cadre_connection *connec
     return socket;
 }
 
-static int bind_socket(void *socket, cadre_connection *connection, cadre_channel channel,
-                       cadre_error *error)
+static int bind_socket(cadre_server *server, void *socket, cadre_connection *connection,
+                       cadre_channel channel, cadre_error *error)
 {
     char url[512], bound[512];
     size_t size = sizeof bound;
@@ -63,12 +65,14 @@ static int bind_socket(void *socket, cadre_connection *connection, cadre_channel
     if (zmq_bind(socket, url) < 0)
         return cadre_error_set(error, CADRE_ESYSTEM, "%s cannot be bound to %.300s: %s",
                                channel_names[channel], url, zmq_strerror(errno));
-    if (is_ipc)
+    if (is_ipc) {
+        server->files[channel] = strdup(url + sizeof "ipc://" - 1);
         chmod(url + sizeof "ipc://" - 1, 0600);
-    else if (connection->ports[channel] == 0 &&
-             zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, bound, &size) == 0 && strrchr(bound, ':'))
+    } else if (connection->ports[channel] == 0 &&
+               zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, bound, &size) == 0 && strrchr(bound, ':'))
         connection->ports[channel] = (int)strtol(strrchr(bound, ':') + 1, NULL, 10);
-    return 0;
+}
+return 0;
 }
 
 static int start_heartbeat(cadre_server *server, cadre_connection *connection, cadre_error *error)
@@ -79,7 +83,7 @@ static int start_heartbeat(cadre_server *server, cadre_connection *connection, c
         return cadre_error_set(error, CADRE_ESYSTEM, "no ZeroMQ context: %s", zmq_strerror(errno));
     void *socket = make_socket(server->heartbeat_context, ZMQ_ROUTER, connection, error);
     if (!socket) return CADRE_ESYSTEM;
-    int status = bind_socket(socket, connection, CADRE_HEARTBEAT, error);
+    int status = bind_socket(server, socket, connection, CADRE_HEARTBEAT, error);
     if (status == 0 && pthread_create(&server->heartbeat, NULL, run_heartbeat, socket) != 0)
         status = cadre_error_set(error, CADRE_ESYSTEM, "no thread for the heartbeat");
     if (status < 0)
@@ -106,7 +110,7 @@ static int bind_all(cadre_server *server, cadre_connection *connection, cadre_er
         if (failed)
             return cadre_error_set(error, CADRE_ESYSTEM, "a socket option was refused: %s",
                                    zmq_strerror(errno));
-        int status = bind_socket(socket, connection, (cadre_channel)i, error);
+        int status = bind_socket(server, socket, connection, (cadre_channel)i, error);
         if (status < 0) return status;
     }
     return start_heartbeat(server, connection, error);
@@ -149,6 +153,10 @@ void cadre_server_close(cadre_server *server, int linger_ms)
     if (server->context)
         while (zmq_ctx_term(server->context) < 0 && errno == EINTR)
             continue;
+    for (int i = 0; i < CADRE_CHANNEL_COUNT; i++) {
+        if (server->files[i]) unlink(server->files[i]);
+        free(server->files[i]);
+    }
     sender_free(&server->sender);
     cadre_replay_free(server->replay);
     free(server);
@@ -188,8 +196,7 @@ int cadre_server_wait(cadre_server *server, struct pollfd *descriptors, size_t c
     return ready;
 }
 
-cadre_message *cadre_server_receive(cadre_server *server, cadre_channel channel,
-                                    cadre_error *error)
+cadre_message *cadre_server_receive(cadre_server *server, cadre_channel channel, cadre_error *error)
 {
     return receive_message(server->sockets[channel], server->sender.signer, server->replay, error);
 }

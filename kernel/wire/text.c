@@ -32,8 +32,8 @@ static step utf8_step(const unsigned char *p, size_t length, size_t *taken)
 
 static void escape_ascii(cadre_buffer *buffer, unsigned char c)
 {
-    static const char letters[32] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
-                                     ['\r'] = 'r'};
+    static const char letters[32] = {
+        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
     static const char hex[] = "0123456789abcdef";
     char out[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
     if (c == '"' || c == '\\')
@@ -146,8 +146,8 @@ static const char *repair_string(cadre_buffer *out, const char *p, const char *e
 
 static bool is_word(char c)
 {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           c == '.' || c == '+' || c == '-';
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '+' || c == '-';
 }
 
 /* Is this word a number that jansson cannot hold, or one of Python's names for none? */

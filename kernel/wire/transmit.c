@@ -47,7 +47,8 @@ static void counted_free(void *data, void *hint)
 {
     counted *block = hint;
     (void)data;
-    if (block->unsent) atomic_fetch_sub_explicit(block->unsent, block->amount, memory_order_relaxed);
+    if (block->unsent)
+        atomic_fetch_sub_explicit(block->unsent, block->amount, memory_order_relaxed);
     free(block);
 }
 
@@ -128,8 +129,8 @@ int sender_send(sender *self, void *socket, const cadre_bytes *to, size_t to_cou
     }
     cadre_signer_sign(self->signer, parts, 4, signature);
 
-    cadre_bytes delimiter = {DELIMITER, sizeof DELIMITER - 1}, signed_by = {signature,
-                                                                           strlen(signature)};
+    cadre_bytes delimiter = {DELIMITER, sizeof DELIMITER - 1},
+                signed_by = {signature, strlen(signature)};
     size_t amount = 200; /* what libzmq keeps beside the bytes, roughly */
     for (int i = 0; i < 4; i++)
         amount += parts[i].length + 64;
@@ -140,8 +141,8 @@ int sender_send(sender *self, void *socket, const cadre_bytes *to, size_t to_cou
     failed = failed || send_bytes(socket, signed_by, true) < 0;
     for (int i = 0; i < 3 && !failed; i++)
         failed = send_bytes(socket, parts[i], true) < 0;
-    failed = failed ||
-             send_content(socket, parts[3], amount, unsent, outgoing->buffer_count > 0) < 0;
+    failed =
+        failed || send_content(socket, parts[3], amount, unsent, outgoing->buffer_count > 0) < 0;
     for (size_t i = 0; i < outgoing->buffer_count && !failed; i++)
         failed = send_bytes(socket, outgoing->buffers[i], i + 1 < outgoing->buffer_count) < 0;
     if (failed)

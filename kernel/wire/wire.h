@@ -130,15 +130,15 @@ json_t *cadre_json_text(const char *bytes, size_t length);
 /* A received message. Everything in it belongs to it. */
 typedef struct cadre_message {
     size_t identity_count;
-    cadre_bytes *identities;       /* all frames before the delimiter (iopub: the topic) */
-    cadre_bytes header_bytes;      /* as received: goes back as parent_header unchanged */
+    cadre_bytes *identities;  /* all frames before the delimiter (iopub: the topic) */
+    cadre_bytes header_bytes; /* as received: goes back as parent_header unchanged */
     json_t *header, *parent_header, *metadata, *content; /* objects, never NULL */
-    const char *type, *id;         /* of the header */
-    const char *parent_id;         /* "" when there is none */
-    char *damage;                  /* why the content could not be read (it is {}), or NULL */
+    const char *type, *id;                               /* of the header */
+    const char *parent_id;                               /* "" when there is none */
+    char *damage; /* why the content could not be read (it is {}), or NULL */
     size_t buffer_count;
     cadre_bytes *buffers;
-    size_t size;                   /* bytes of all frames */
+    size_t size; /* bytes of all frames */
     char *storage;
 } cadre_message;
 
@@ -154,17 +154,17 @@ void cadre_message_free(cadre_message *message);
 /* A message to send. Only `type` is needed. */
 typedef struct cadre_outgoing {
     const char *type;
-    const cadre_message *request;  /* answers go to its identities, with its header as parent */
-    const char *parent;            /* or: the parent header's text; NULL: {} */
+    const cadre_message *request; /* answers go to its identities, with its header as parent */
+    const char *parent;           /* or: the parent header's text; NULL: {} */
     size_t parent_length;
-    const json_t *content;         /* borrowed; NULL: {} */
-    const char *content_text;      /* or: the content as JSON text, which is trusted */
+    const json_t *content;    /* borrowed; NULL: {} */
+    const char *content_text; /* or: the content as JSON text, which is trusted */
     size_t content_length;
-    const json_t *metadata;        /* borrowed; NULL: {} */
-    const char *topic;             /* iopub: first frame; NULL: one made of the type */
+    const json_t *metadata; /* borrowed; NULL: {} */
+    const char *topic;      /* iopub: first frame; NULL: one made of the type */
     const cadre_bytes *buffers;
     size_t buffer_count;
-    char *id;                      /* NULL, or CADRE_ID_SIZE bytes that receive the msg_id */
+    char *id; /* NULL, or CADRE_ID_SIZE bytes that receive the msg_id */
 } cadre_outgoing;
 
 /* ---- the kernel's end ------------------------------------------------------------------- */

@@ -1,1 +1,2 @@
 # tests/unit
+include tests/unit/wire.mk
