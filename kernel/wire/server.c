@@ -69,10 +69,11 @@ static int bind_socket(cadre_server *server, void *socket, cadre_connection *con
         server->files[channel] = strdup(url + sizeof "ipc://" - 1);
         chmod(url + sizeof "ipc://" - 1, 0600);
     } else if (connection->ports[channel] == 0 &&
-               zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, bound, &size) == 0 && strrchr(bound, ':'))
+               zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, bound, &size) == 0 &&
+               strrchr(bound, ':')) {
         connection->ports[channel] = (int)strtol(strrchr(bound, ':') + 1, NULL, 10);
-}
-return 0;
+    }
+    return 0;
 }
 
 static int start_heartbeat(cadre_server *server, cadre_connection *connection, cadre_error *error)
