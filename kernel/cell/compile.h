@@ -11,9 +11,11 @@
  *
  * The compiled text is `headers` followed by `source`. Headers are stable over many cells: the
  * warm compiler holds them parsed (one server per set of headers and flags, at most two alive).
- * Objects are made with -c -O2 -march=native -g -fPIC -fno-plt -ffunction-sections
+ * Objects are made with -std=gnu17 -c -O2 -march=native -g -fPIC -fno-plt -ffunction-sections
  * -fdata-sections -fno-omit-frame-pointer -fno-optimize-sibling-calls -fno-common -Wall unless
- * `flags`, which come after, say otherwise. A result is cached by content (source, declarations
+ * `flags`, which come after, say otherwise (-D_GNU_SOURCE is the caller's to pass). Messages are
+ * in English and UTF-8, without colours. gcc draws the line and the caret under a message from the
+ * file that #line names: they are there when that file exists while the unit is compiled. A result is cached by content (source, declarations
  * seen, contents of included files, flags, CPATH and the like, compiler, CPU).
  */
 #ifndef CADRE_CELL_COMPILE_H

@@ -1,2 +1,3 @@
 # tests/unit
 include tests/unit/wire.mk
+include tests/unit/compile.mk

@@ -1,0 +1,134 @@
+/* What the files of the compile service share; nobody else includes this.
+ *
+ * compile.c          the service: options, cache, warm, plain, link, in that order
+ * compile_child.c    starting, waiting for and killing processes; memory files
+ * compile_options.c  what the driver says cc1 and as must be called with
+ * compile_plain.c    one cc1 and one as per unit, or the driver
+ * compile_warm.c     cc1 and as kept as fork servers (plugin/)
+ * compile_link.c     shared libraries, through the driver
+ * compile_key.c      the name and the manifest of a cached result
+ * cache.c            the folder of cached results
+ */
+#ifndef CADRE_CELL_COMPILE_INTERNAL_H
+#define CADRE_CELL_COMPILE_INTERNAL_H
+
+#include "base/base.h"
+#include "kernel/cell/compile.h"
+
+#include <sys/types.h>
+
+/* ---- compile_child.c ---- */
+
+typedef struct cadre_child {
+    pid_t pid; /* 0: none; also the id of its process group */
+    int pidfd; /* readable when it ended */
+    int status;
+} cadre_child;
+
+#define CADRE_CHILD_NONE ((cadre_child){.pid = 0, .pidfd = -1})
+
+typedef struct cadre_child_file {
+    int target, source;
+} cadre_child_file;
+
+/* Starts `path` with exactly the files given (0, 1 and 2 are /dev/null when not among them), every
+ * signal at its default, in a process group of its own; it dies with the calling thread. The
+ * caller's memory is not copied (vfork). `environment` NULL: cadre_child_environment(). */
+int cadre_child_start(cadre_child *child, const char *path, char *const *arguments,
+                      char *const *environment, const cadre_child_file *files, size_t file_count,
+                      cadre_error *error);
+/* Kills the whole process group, reaps, closes. Does nothing for CADRE_CHILD_NONE. */
+void cadre_child_stop(cadre_child *child);
+/* Waits until all of them ended (status in ->status, pid 0 afterwards). On cancel_fd readable or
+ * deadline reached stops them all: CADRE_EINTERRUPT or CADRE_ETIMEOUT. */
+int cadre_child_wait(cadre_child **children, size_t count, int cancel_fd, int64_t deadline,
+                     cadre_error *error);
+/* Waits until `fd` is readable: 0; CADRE_EINTERRUPT and CADRE_ETIMEOUT as above. */
+int cadre_child_poll(int fd, int cancel_fd, int64_t deadline, cadre_error *error);
+
+/* The environment of every compiler: ours, with messages in English and UTF-8 and without the
+ * variables that make gcc write files. The array is new (free()), its strings are borrowed, but
+ * for `extra` ("NAME=value" or NULL) which replaces a variable of that name. */
+char **cadre_child_environment(const char *extra);
+
+/* A memory file with this content, at offset 0, close-on-exec; -1 with *error. */
+int cadre_memory_file(const char *name, const void *bytes, size_t length, const void *more_bytes,
+                      size_t more, cadre_error *error);
+/* Whole content of a file, new, with a NUL after it; NULL with *error. */
+char *cadre_memory_read(int fd, size_t *length, cadre_error *error);
+
+/* Milliseconds of the monotonic clock; deadlines are in it. */
+int64_t cadre_clock_ms(void);
+/* Full path of a program (PATH is searched for a name without '/'), new; NULL: not found. */
+char *cadre_program_find(const char *name, const char *path_list);
+
+/* ---- compile_options.c ---- */
+
+enum { CADRE_HASH_SIZE = 32 };
+
+typedef enum cadre_mode { CADRE_MODE_OBJECT, CADRE_MODE_PREPROCESS } cadre_mode;
+
+typedef struct cadre_options {
+    struct cadre_options *next;
+    char *name; /* mode, folder and flags that this is the answer for */
+    size_t name_length;
+    bool direct;            /* cc1 (and as) are called directly; false: the driver does it */
+    bool gcc;               /* the compiler is gcc (no clang), whatever is called directly */
+    char **compile;         /* cc1's or the driver's arguments, compile[0] a full path */
+    char **assemble;        /* as's arguments, NULL when not direct */
+    size_t assemble_output; /* index in `assemble` of the output's name, replaced per run */
+    char *refused;          /* the driver's own refusal of the flags, else NULL */
+    unsigned char identity[CADRE_HASH_SIZE]; /* compiler, version, CPU, flags */
+    unsigned char programs[CADRE_HASH_SIZE]; /* driver, cc1 and as on disk when asked */
+    uint64_t last_use;
+} cadre_options;
+
+/* Borrowed until the next call; NULL with *error when there is no usable compiler. */
+const cadre_options *cadre_options_get(cadre_compiler *compiler, cadre_mode mode,
+                                       const char *const *flags, size_t flag_count,
+                                       cadre_error *error);
+void cadre_options_free(cadre_options *list);
+
+extern const char *const cadre_default_flags[]; /* NULL-terminated */
+
+/* ---- compile_plain.c ---- */
+
+/* What became of one run of the compiler. */
+typedef struct cadre_verdict {
+    bool ok;
+    unsigned char *object;
+    size_t object_length;
+    char *diagnostics;
+    char *dependencies; /* the text of -MD */
+} cadre_verdict;
+
+void cadre_verdict_free(cadre_verdict *verdict);
+
+/* 0 with *verdict, or negative with *error; CADRE_ECHILD: a process was killed, try again. */
+int cadre_plain_compile(const cadre_options *options, const cadre_compile_request *request,
+                        int64_t deadline, cadre_verdict *verdict, cadre_error *error);
+/* The same for -E: the text is in verdict->object. `more` is NULL-terminated. */
+int cadre_plain_preprocess(const cadre_options *options, const cadre_compile_request *request,
+                           const char *const *more, int64_t deadline, cadre_verdict *verdict,
+                           cadre_error *error);
+/* Turns wait statuses into a verdict or an error; shared with the warm route. */
+int cadre_verdict_from_status(const char *program, int status, bool *ok, cadre_error *error);
+
+/* ---- compile_link.c ---- */
+
+int cadre_link_shared(cadre_compiler *compiler, const cadre_compile_request *request,
+                      const cadre_verdict *object, int64_t deadline, cadre_compile_result *result,
+                      cadre_error *error);
+
+/* ---- compile.c ---- */
+
+struct cadre_compiler {
+    char *program; /* as given */
+    char *path;    /* found, NULL when not found yet */
+    cadre_options *options;
+    uint64_t clock;       /* counts uses, for least recently used */
+    char *private_folder; /* made on first need */
+    unsigned long library_count;
+};
+
+#endif
