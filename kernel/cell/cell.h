@@ -84,6 +84,10 @@ typedef struct cadre_cell_request {
      * name declared before is set at the start of the cell; an unknown name is left alone.
      * `used` (may be NULL) receives the names that were applied, each with `true`. */
     const json_t *parameters;
+    /* Names of `parameters` (each with `true`) whose present value was applied before: a
+     * declaration in this cell gets the value all the same, a variable declared before is left
+     * as the program made it. Borrowed, may be NULL: none. */
+    const json_t *applied;
     json_t *used;
 } cadre_cell_request;
 
