@@ -13,6 +13,7 @@
 
 #include "base/base.h"
 #include "base/error_handler.h"
+#include "base/interrupt.h"
 #include "cpu/cpu.h"
 #include "data/data.h"
 #include "loop/loop.h"

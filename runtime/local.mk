@@ -23,9 +23,10 @@ libcadre_whole_la_SOURCES = $(libcadre_la_SOURCES)
 libcadre_whole_la_CPPFLAGS = $(libcadre_la_CPPFLAGS)
 libcadre_whole_la_LIBADD = $(libcadre_la_LIBADD)
 
-libcadre_la_SOURCES += runtime/base/error_handler.c
+libcadre_la_SOURCES += runtime/base/error_handler.c runtime/base/interrupt.c
 cadrebaseincludedir = $(cadreincludedir)/base
-cadrebaseinclude_HEADERS = runtime/base/base.h runtime/base/error_handler.h
+cadrebaseinclude_HEADERS = runtime/base/base.h runtime/base/error_handler.h \
+    runtime/base/interrupt.h
 
 include runtime/cpu/local.mk
 include runtime/data/local.mk
