@@ -163,8 +163,9 @@ static void check_headers(struct report *report)
         return;
     }
     close(fd);
-    const char *const compile[] = {
-        compiler(), "-std=gnu17", "-fsyntax-only", "-I" CADRE_INCLUDEDIR "/cadre", source, NULL};
+    static const char include_option[] = "-I" CADRE_INCLUDEDIR "/cadre";
+    const char *const compile[] = {compiler(),     "-std=gnu17", "-fsyntax-only",
+                                   include_option, source,       NULL};
     if (ask(compile, text, sizeof text) == 0)
         tell(report, GOOD, "headers", "%s/cadre/cadre.h, C library, cblas.h", CADRE_INCLUDEDIR);
     else

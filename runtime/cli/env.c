@@ -62,7 +62,7 @@ static const char *value_of(const char *word, int argc, char **argv, int *used)
 
 static int parse(struct request *request, int argc, char **argv, cadre_error *error)
 {
-    for (int i = 0; i < argc;) {
+    for (int i = 0; i < argc && argv[i];) {
         int used, status = 0;
         const char *value;
         if (!strcmp(argv[i], "--")) {

@@ -1,3 +1,4 @@
 # tests/unit
 include tests/unit/wire.mk
 include tests/unit/compile.mk
+include tests/unit/cli.mk

@@ -122,7 +122,7 @@ START_TEST(write_read_remove)
 {
     cadre_error error = {0};
     cadre_spec_place place = {0};
-    char path[256];
+    char path[CADRE_SPEC_PATH + 64];
     ck_assert_int_eq(cadre_spec_place_user(&place, &error), 0);
     json_t *spec = json_pack("{s:[s,s]}", "argv", "/x/cadre-kernel", "{connection_file}");
     ck_assert_int_eq(cadre_spec_write(&place, "cadre-t", spec, &error), 0);
@@ -144,7 +144,7 @@ START_TEST(only_ours_is_removed)
 {
     cadre_error error = {0};
     cadre_spec_place place = {0};
-    char path[256];
+    char path[CADRE_SPEC_PATH + 64];
     ck_assert_int_eq(cadre_spec_place_user(&place, &error), 0);
     json_t *spec = json_pack("{s:[s,s]}", "argv", "/usr/bin/python3", "cadre-kernel.py");
     ck_assert(!cadre_spec_is_ours(spec));
@@ -160,7 +160,7 @@ START_TEST(a_folder_that_cannot_be_written)
 {
     cadre_error error = {0};
     cadre_spec_place place = {0};
-    char path[256];
+    char path[CADRE_SPEC_PATH + 64];
     ck_assert_int_eq(cadre_spec_place_user(&place, &error), 0);
     /* A file where a folder should be stops root too. */
     snprintf(path, sizeof path, "%s/kernels", folder);
