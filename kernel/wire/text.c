@@ -86,7 +86,7 @@ size_t cadre_json_escape(cadre_buffer *buffer, const char *bytes, size_t length,
     return append(buffer, bytes, length, final, true);
 }
 
-json_t *cadre_json_text(const char *bytes, size_t length)
+json_t *cadre_json_string(const char *bytes, size_t length)
 {
     cadre_buffer clean = {0};
     json_t *text = json_stringn(bytes, length);

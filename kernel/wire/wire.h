@@ -123,7 +123,7 @@ size_t cadre_json_escape(cadre_buffer *buffer, const char *bytes, size_t length,
  * broken UTF-8 and raw control characters in strings made harmless. New, or NULL. */
 json_t *cadre_json_parse(const char *text, size_t length, cadre_error *error);
 /* A JSON string of any bytes (broken UTF-8 as U+FFFD). New. */
-json_t *cadre_json_text(const char *bytes, size_t length);
+json_t *cadre_json_string(const char *bytes, size_t length);
 
 /* ---- messages --------------------------------------------------------------------------- */
 
