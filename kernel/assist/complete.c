@@ -1,0 +1,115 @@
+#include "assist/clang.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_MATCHES = 500 };
+
+typedef struct match {
+    json_t *entry;
+    unsigned priority;
+    const char *text; /* borrowed from entry */
+} match;
+
+/* Names that JupyterLab has icons for. */
+static const char *type_of(enum CXCursorKind kind)
+{
+    switch (kind) {
+    case CXCursor_FunctionDecl: return "function";
+    case CXCursor_VarDecl: return "instance";
+    case CXCursor_ParmDecl: return "param";
+    case CXCursor_FieldDecl: return "property";
+    case CXCursor_EnumConstantDecl: return "enum";
+    case CXCursor_MacroDefinition: return "keyword";
+    case CXCursor_TypedefDecl:
+    case CXCursor_StructDecl:
+    case CXCursor_UnionDecl:
+    case CXCursor_EnumDecl: return "class";
+    case CXCursor_NotImplemented: return "keyword";
+    default: return "statement";
+    }
+}
+
+/* Joins a completion's chunks: what is typed, and the whole as a signature to show. */
+static json_t *entry_of(const CXCompletionResult *result, const char *prefix)
+{
+    char typed[512] = "", signature[1024] = "", returns[256] = "";
+    CXCompletionString string = result->CompletionString;
+    unsigned chunks = clang_getNumCompletionChunks(string);
+    for (unsigned i = 0; i < chunks; i++) {
+        CXString text = clang_getCompletionChunkText(string, i);
+        const char *chunk = clang_getCString(text);
+        if (chunk) {
+            switch (clang_getCompletionChunkKind(string, i)) {
+            case CXCompletionChunk_TypedText:
+                strncat(typed, chunk, sizeof typed - strlen(typed) - 1);
+                strncat(signature, chunk, sizeof signature - strlen(signature) - 1);
+                break;
+            case CXCompletionChunk_ResultType:
+                strncat(returns, chunk, sizeof returns - strlen(returns) - 1);
+                break;
+            case CXCompletionChunk_VerticalSpace: break;
+            default: strncat(signature, chunk, sizeof signature - strlen(signature) - 1); break;
+            }
+        }
+        clang_disposeString(text);
+    }
+    /* Headers are offered as `stdio.h>`: the closing bracket belongs to the directive. */
+    size_t length = strlen(typed);
+    if (length && (typed[length - 1] == '>' || typed[length - 1] == '"')) typed[length - 1] = 0;
+    if (!typed[0] || strncmp(typed, prefix, strlen(prefix))) return NULL;
+    if (returns[0]) {
+        char whole[1300];
+        snprintf(whole, sizeof whole, "%s %s", returns, signature);
+        return json_pack("{s:s, s:s, s:s}", "text", typed, "type", type_of(result->CursorKind),
+                         "signature", whole);
+    }
+    return json_pack("{s:s, s:s, s:s}", "text", typed, "type", type_of(result->CursorKind),
+                     "signature", signature);
+}
+
+static int by_priority(const void *left, const void *right)
+{
+    const match *a = left, *b = right;
+    /* Names of the implementation (`__builtin_...`) come last. */
+    bool a_hidden = a->text[0] == '_', b_hidden = b->text[0] == '_';
+    if (a_hidden != b_hidden) return a_hidden - b_hidden;
+    if (a->priority != b->priority) return a->priority < b->priority ? -1 : 1;
+    return strcmp(a->text, b->text);
+}
+
+json_t *assistant_complete(assistant *assistant, const question *question)
+{
+    struct CXUnsavedFile unsaved = {assistant->path, question->source, strlen(question->source)};
+    CXCodeCompleteResults *results = clang_codeCompleteAt(
+        assistant->unit, assistant->path, question->line, question->column, &unsaved, 1,
+        CXCodeComplete_IncludeMacros | CXCodeComplete_IncludeCodePatterns * 0);
+    if (!results) return NULL;
+    match *matches = calloc(results->NumResults + 1, sizeof *matches);
+    json_t *array = json_array();
+    size_t count = 0;
+    if (!matches || !array) goto done;
+    for (unsigned i = 0; i < results->NumResults; i++) {
+        CXCompletionString string = results->Results[i].CompletionString;
+        if (clang_getCompletionAvailability(string) == CXAvailability_NotAvailable) continue;
+        json_t *entry = entry_of(&results->Results[i], question->prefix);
+        if (!entry) continue;
+        matches[count++] = (match){entry, clang_getCompletionPriority(string),
+                                   json_string_value(json_object_get(entry, "text"))};
+    }
+    qsort(matches, count, sizeof *matches, by_priority);
+    const char *last = "";
+    for (size_t i = 0; i < count; i++) {
+        if (json_array_size(array) < MOST_MATCHES && strcmp(matches[i].text, last)) {
+            last = matches[i].text;
+            json_array_append(array, matches[i].entry);
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        json_decref(matches[i].entry);
+done:
+    free(matches);
+    clang_disposeCodeCompleteResults(results);
+    return json_pack("{s:o}", "matches", array);
+}
