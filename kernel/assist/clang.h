@@ -11,27 +11,27 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-typedef struct assistant {
+struct assistant {
     CXIndex index;
     CXTranslationUnit unit;
     char *path;      /* the file that the unit claims to be; it exists, empty: without a file on
                         disk libclang never reuses a preamble */
     char *arguments; /* those of `unit`, joined, to notice a change */
-} assistant;
+};
 
 /* One request, already known to be an object. */
-typedef struct question {
+struct question {
     const char *source;
     unsigned line, column; /* from 1, in bytes */
     const char *prefix;    /* what the completion must start with */
     const json_t *arguments;
-} question;
+};
 
 /* Parses or reparses the unit for this source; false when libclang cannot. */
-bool assistant_parse(assistant *assistant, const question *question);
+bool assistant_parse(struct assistant *assistant, const struct question *question);
 
 /* New JSON arrays or objects as protocol.h describes them, without "id"; NULL: nothing found. */
-json_t *assistant_complete(assistant *assistant, const question *question);
-json_t *assistant_inspect(assistant *assistant, const question *question);
+json_t *assistant_complete(struct assistant *assistant, const struct question *question);
+json_t *assistant_inspect(struct assistant *assistant, const struct question *question);
 
 #endif

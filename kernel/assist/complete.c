@@ -79,7 +79,7 @@ static int by_priority(const void *left, const void *right)
     return strcmp(a->text, b->text);
 }
 
-json_t *assistant_complete(assistant *assistant, const question *question)
+json_t *assistant_complete(struct assistant *assistant, const struct question *question)
 {
     struct CXUnsavedFile unsaved = {assistant->path, question->source, strlen(question->source)};
     CXCodeCompleteResults *results = clang_codeCompleteAt(

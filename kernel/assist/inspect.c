@@ -47,8 +47,8 @@ static void set_tokens(json_t *object, const char *key, CXTranslationUnit unit, 
 }
 
 /* The bytes of the definition as they stand in the source, for detail level 1. */
-static void set_source(json_t *object, const assistant *assistant, const question *question,
-                       CXCursor cursor)
+static void set_source(json_t *object, const struct assistant *assistant,
+                       const struct question *question, CXCursor cursor)
 {
     CXSourceRange range = clang_getCursorExtent(cursor);
     CXFile file, mine = clang_getFile(assistant->unit, assistant->path);
@@ -127,7 +127,7 @@ static CXCursor best_declaration(CXCursor cursor)
     return cursor;
 }
 
-json_t *assistant_inspect(assistant *assistant, const question *question)
+json_t *assistant_inspect(struct assistant *assistant, const struct question *question)
 {
     CXFile file = clang_getFile(assistant->unit, assistant->path);
     CXSourceLocation location =

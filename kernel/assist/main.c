@@ -52,7 +52,7 @@ static char *joined(const json_t *arguments)
     return json_dumps(arguments, JSON_COMPACT);
 }
 
-bool assistant_parse(assistant *assistant, const question *question)
+bool assistant_parse(struct assistant *assistant, const struct question *question)
 {
     struct CXUnsavedFile unsaved = {assistant->path, question->source, strlen(question->source)};
     char *arguments = joined(question->arguments);
@@ -82,10 +82,10 @@ bool assistant_parse(assistant *assistant, const question *question)
 }
 
 /* The answer to one request; NULL when there is none. */
-static json_t *answer(assistant *assistant, json_t *request)
+static json_t *answer(struct assistant *assistant, json_t *request)
 {
     const char *kind = json_string_value(json_object_get(request, "kind"));
-    question question = {
+    struct question question = {
         .source = json_string_value(json_object_get(request, "source")),
         .line = (unsigned)json_integer_value(json_object_get(request, "line")),
         .column = (unsigned)json_integer_value(json_object_get(request, "column")),
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
     if (argc != 2) return 2;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGINT, SIG_IGN);
-    assistant assistant = {.index = clang_createIndex(0, 0), .path = argv[1]};
+    struct assistant assistant = {.index = clang_createIndex(0, 0), .path = argv[1]};
     for (json_t *request; (request = receive());) {
         json_t *message = answer(&assistant, request);
         if (!message) message = json_object();
