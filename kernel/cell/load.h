@@ -16,10 +16,20 @@
 
 #include "base/base.h"
 
+/* error->code when an object can only be loaded as a shared library (cadre_loader_add_library). */
+#define CADRE_ENEEDS_DLOPEN (-100)
+
+/* Would cadre_loader_add refuse this object with CADRE_ENEEDS_DLOPEN? 1 or 0; 0 for bytes that
+ * are no object at all (cadre_loader_add says what is wrong with them). Pure: links without the
+ * loader too. */
+int cadre_object_needs_dlopen(const void *object, size_t length);
+
 typedef struct cadre_loader cadre_loader;
 typedef struct cadre_module cadre_module;
 
 cadre_loader *cadre_loader_new(cadre_error *error);
+/* Unloads everything: no code of a cell may run any more. Accepts NULL. */
+void cadre_loader_free(cadre_loader *loader);
 
 /* Imports of `name` by cells reach `function` (exit, fork, signal, read ...), unless a cell
  * defines the name itself. Also what dlsym does not know, such as the cell's result hooks. */
@@ -42,11 +52,20 @@ int cadre_loader_check(cadre_loader *loader, cadre_module *module, const char *e
 /* All modules added since the last commit take effect: slots of redefined names are written,
  * constructors are NOT run (see _construct). */
 void cadre_loader_commit(cadre_loader *loader);
+/* The same for the adds up to and including `module` only. A cell in two segments is added whole
+ * and checked; then each segment is committed just before its entry runs, since the first still
+ * means the old definition of a name that the second defines anew. */
+void cadre_loader_commit_until(cadre_loader *loader, cadre_module *module);
 /* Undoes the adds since the last commit, memory included. */
 void cadre_loader_discard(cadre_loader *loader);
 /* Runs the constructors (.init_array) of a committed module. */
 void cadre_loader_construct(cadre_module *module);
-/* A module of statements only, whose data cannot be referenced any more, gives memory back. */
+/* At the orderly end of the process: destructors of all constructed modules, newest first. */
+void cadre_loader_destruct(cadre_loader *loader);
+/* A committed module of statements only, which has run (and whose value has been read), gives its
+ * memory back: code, tables and book-keeping. Its literals and static variables stay, since a
+ * pointer to them may have been kept; a module whose functions may still be called (their address
+ * was taken, or another module imports a name of it) stays whole. `module` is invalid after. */
 void cadre_loader_release_statements(cadre_loader *loader, cadre_module *module);
 
 /* Address of a name defined in `module` / of a name as cells see it now; NULL: none. */

@@ -1,1 +1,19 @@
-# loading
+# Loading: libload.la for the host program (no libdw), libtypes.la for the front.
+noinst_LTLIBRARIES += libload.la
+libload_la_SOURCES = \
+    kernel/cell/load.h \
+    kernel/cell/load_internal.h \
+    kernel/cell/load_build.h \
+    kernel/cell/load_add.c \
+    kernel/cell/load_arena.c \
+    kernel/cell/load_builtins.c \
+    kernel/cell/load_check.c \
+    kernel/cell/load_debug.c \
+    kernel/cell/load_library.c \
+    kernel/cell/load_module.c \
+    kernel/cell/load_names.c \
+    kernel/cell/load_needs.c \
+    kernel/cell/load_object.c \
+    kernel/cell/load_relocate.c
+# The unwinder must be the one of libgcc_s, which backtrace() uses too.
+libload_la_LIBADD = -lgcc_s

@@ -1,0 +1,62 @@
+/* The state of one cadre_loader_add. Private to load_add.c and load_relocate.c. */
+#ifndef CADRE_CELL_LOAD_BUILD_H
+#define CADRE_CELL_LOAD_BUILD_H
+
+#include "cell/load_internal.h"
+
+#define NO_PART UINT32_MAX
+
+struct section_state {
+    bool loaded, is_frames, may_escape;
+    uint8_t arena;
+    struct block *large; /* a big .bss of its own */
+    uint32_t part;
+    size_t relocations;   /* index of its SHT_RELA section, 0: none */
+    size_t offset;        /* in the block */
+    unsigned char *bytes; /* where its content is prepared */
+    uint64_t address;     /* where it will be */
+};
+
+enum { NEEDS_VERSION = 1, NEEDS_SLOT = 2, NEEDS_STUB = 4 };
+
+struct symbol_state {
+    uint8_t needs;
+    bool hidden_weak; /* defined here, but another cell's strong definition counts */
+    uint32_t version_index;
+    uint32_t part;
+    uint32_t stub;    /* offset in the code block */
+    uint64_t address; /* of its definition in this module */
+    struct version *version;
+    struct slot *slot;
+};
+
+struct build {
+    cadre_loader *loader;
+    cadre_module *module;
+    struct object object;
+    struct section_state *sections;
+    struct symbol_state *symbols;
+    const char *const *fresh;
+    size_t fresh_count;
+    unsigned char *staging[ARENA_DATA]; /* code and constants; data is prepared in place */
+    size_t sizes[ARENA_COUNT], alignments[ARENA_COUNT];
+    size_t stub_count, stub_start, escaping_size;
+    uint32_t *references;
+    size_t reference_count, reference_capacity;
+    cadre_error *error;
+};
+
+static inline bool cadre_symbol_is_global(const Elf64_Sym *symbol)
+{
+    return ELF64_ST_BIND(symbol->st_info) != STB_LOCAL;
+}
+
+/* Is the relocated field the target of a call or jump? */
+bool cadre_build_is_branch(const struct build *build, const struct section_state *section,
+                           const Elf64_Rela *relocation, const unsigned char *content);
+/* Which slots and stubs are needed; refuses what cannot be loaded. */
+int cadre_build_scan(struct build *build);
+/* Applies all relocations and records the graph of references. */
+int cadre_build_relocate(struct build *build);
+
+#endif

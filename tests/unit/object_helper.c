@@ -1,0 +1,86 @@
+#include "object_helper.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ARGUMENT_LIMIT 64
+
+/* Runs compiler ... source, `output` being the product. */
+static void compile_file(const char *compiler, const char *source, const char *extra,
+                         bool shared, const char *output)
+{
+    static const char *const common[] = {
+        "-O2", "-g", "-fPIC", "-fno-plt", "-ffunction-sections", "-fdata-sections",
+        "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-fno-common", "-w",
+        "-D_GNU_SOURCE"};
+    char input[] = "/tmp/cadre-test-XXXXXX.c";
+    char *options = strdup(extra ? extra : ""), *rest = NULL;
+    const char *arguments[ARGUMENT_LIMIT];
+    size_t count = 0;
+    int fd = mkostemps(input, 2, O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, source, strlen(source)), (ssize_t)strlen(source));
+    close(fd);
+    arguments[count++] = compiler;
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++) arguments[count++] = common[i];
+    arguments[count++] = shared ? "-shared" : "-c";
+    arguments[count++] = "-o";
+    arguments[count++] = output;
+    arguments[count++] = input;
+    for (char *word = strtok_r(options, " ", &rest); word && count < ARGUMENT_LIMIT - 1;
+         word = strtok_r(NULL, " ", &rest))
+        arguments[count++] = word;
+    arguments[count] = NULL;
+    pid_t pid;
+    int status = -1;
+    ck_assert_int_eq(
+        posix_spawnp(&pid, compiler, NULL, NULL, (char *const *)arguments, environ), 0);
+    waitpid(pid, &status, 0);
+    unlink(input);
+    free(options);
+    ck_assert_msg(status == 0, "%s refused:\n%s", compiler, source);
+}
+
+test_object test_compile_with(const char *compiler, const char *source, const char *extra)
+{
+    char output[] = "/tmp/cadre-test-XXXXXX.o";
+    test_object object = {0};
+    struct stat info;
+    int fd = mkostemps(output, 2, O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    compile_file(compiler, source, extra, false, output);
+    close(fd);
+    fd = open(output, O_RDONLY | O_CLOEXEC);
+    unlink(output);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(fstat(fd, &info), 0);
+    object.length = (size_t)info.st_size;
+    object.bytes = malloc(object.length);
+    ck_assert_ptr_nonnull(object.bytes);
+    ck_assert_int_eq(read(fd, object.bytes, object.length), (ssize_t)object.length);
+    close(fd);
+    return object;
+}
+
+test_object test_compile(const char *source, const char *extra)
+{
+    return test_compile_with("gcc", source, extra);
+}
+
+char *test_link(const char *source, const char *extra)
+{
+    char output[] = "/tmp/cadre-test-XXXXXX.so";
+    int fd = mkostemps(output, 3, O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    compile_file("gcc", source, extra, true, output);
+    close(fd);
+    return strdup(output);
+}
