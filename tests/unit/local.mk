@@ -2,3 +2,4 @@
 include tests/unit/wire.mk
 include tests/unit/compile.mk
 include tests/unit/cli.mk
+include tests/unit/load.mk

@@ -14,13 +14,20 @@
 #define ARGUMENT_LIMIT 64
 
 /* Runs compiler ... source, `output` being the product. */
-static void compile_file(const char *compiler, const char *source, const char *extra,
-                         bool shared, const char *output)
+static void compile_file(const char *compiler, const char *source, const char *extra, bool shared,
+                         const char *output)
 {
-    static const char *const common[] = {
-        "-O2", "-g", "-fPIC", "-fno-plt", "-ffunction-sections", "-fdata-sections",
-        "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-fno-common", "-w",
-        "-D_GNU_SOURCE"};
+    static const char *const common[] = {"-O2",
+                                         "-g",
+                                         "-fPIC",
+                                         "-fno-plt",
+                                         "-ffunction-sections",
+                                         "-fdata-sections",
+                                         "-fno-omit-frame-pointer",
+                                         "-fno-optimize-sibling-calls",
+                                         "-fno-common",
+                                         "-w",
+                                         "-D_GNU_SOURCE"};
     char input[] = "/tmp/cadre-test-XXXXXX.c";
     char *options = strdup(extra ? extra : ""), *rest = NULL;
     const char *arguments[ARGUMENT_LIMIT];
@@ -30,7 +37,8 @@ static void compile_file(const char *compiler, const char *source, const char *e
     ck_assert_int_eq(write(fd, source, strlen(source)), (ssize_t)strlen(source));
     close(fd);
     arguments[count++] = compiler;
-    for (size_t i = 0; i < sizeof common / sizeof *common; i++) arguments[count++] = common[i];
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+        arguments[count++] = common[i];
     arguments[count++] = shared ? "-shared" : "-c";
     arguments[count++] = "-o";
     arguments[count++] = output;
@@ -41,8 +49,8 @@ static void compile_file(const char *compiler, const char *source, const char *e
     arguments[count] = NULL;
     pid_t pid;
     int status = -1;
-    ck_assert_int_eq(
-        posix_spawnp(&pid, compiler, NULL, NULL, (char *const *)arguments, environ), 0);
+    ck_assert_int_eq(posix_spawnp(&pid, compiler, NULL, NULL, (char *const *)arguments, environ),
+                     0);
     waitpid(pid, &status, 0);
     unlink(input);
     free(options);

@@ -24,8 +24,8 @@ static void tear_down(void)
 static cadre_module *add_fresh(const char *source, const char *options, const char *fresh)
 {
     test_object object = test_compile(source, options);
-    cadre_module *module = cadre_loader_add(loader, "cell.c", object.bytes, object.length,
-                                            &fresh, fresh != NULL, &error);
+    cadre_module *module = cadre_loader_add(loader, "cell.c", object.bytes, object.length, &fresh,
+                                            fresh != NULL, &error);
     free(object.bytes);
     return module;
 }
