@@ -1,0 +1,31 @@
+/* Private to the runtime: how a table is laid out. */
+#ifndef CADRE_DATA_TABLE_H
+#define CADRE_DATA_TABLE_H
+
+#include "data/data.h"
+#include "data/dictionary.h"
+
+typedef struct table_column {
+    char *name;
+    cadre_column_type type;
+    const void *values; /* rows values of the type, inside the table's mapping */
+    dictionary levels;  /* of a text column; empty for the others */
+} table_column;
+
+struct cadre_table {
+    char *source; /* where it came from, for messages */
+    size_t rows, column_count;
+    table_column *columns;
+    /* A sealed memfd, mapped shared and read-only: forked workers share its pages and a fork
+     * copies no page tables for it. */
+    void *mapping;
+    size_t mapping_size;
+};
+
+/* The index of a column that must exist: CADRE_ENOTFOUND with the names there are. */
+long cadre_table_require(const cadre_table *table, const char *name, cadre_error *error);
+/* Appends `names`, comma-separated and cut after some, to a message. */
+void cadre_table_list_columns(const cadre_table *table, cadre_buffer *out);
+const char *cadre_column_type_name(cadre_column_type type);
+
+#endif
