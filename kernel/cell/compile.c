@@ -11,9 +11,16 @@
 
 enum { DEFAULT_TIMEOUT_MS = 120000 };
 
+static uint64_t cache_limit(void)
+{
+    const char *text = getenv("CADRE_CACHE_MEGABYTES");
+    char *end = NULL;
+    unsigned long long megabytes = text && *text ? strtoull(text, &end, 10) : 0;
+    return end && !*end && megabytes < 1u << 20 ? (uint64_t)megabytes << 20 : 0;
+}
+
 cadre_compiler *cadre_compiler_new(const char *program, const char *cache_dir, cadre_error *error)
 {
-    (void)cache_dir;
     if (sodium_init() < 0) {
         cadre_error_set(error, CADRE_ESYSTEM, "libsodium cannot be initialised");
         return NULL;
@@ -25,6 +32,7 @@ cadre_compiler *cadre_compiler_new(const char *program, const char *cache_dir, c
         cadre_compiler_free(compiler);
         return NULL;
     }
+    compiler->cache = cadre_cache_open(cache_dir, cache_limit());
     return compiler;
 }
 
@@ -45,6 +53,8 @@ void cadre_compiler_free(cadre_compiler *compiler)
     if (!compiler) return;
     if (compiler->private_folder) remove_folder(compiler->private_folder);
     cadre_options_free(compiler->options);
+    cadre_cache_close(compiler->cache);
+    cadre_file_memo_free(compiler->memo);
     free(compiler->private_folder);
     free(compiler->program);
     free(compiler->path);
@@ -82,13 +92,95 @@ static int64_t deadline_of(const cadre_compile_request *request)
     return cadre_clock_ms() + (request->timeout_ms > 0 ? request->timeout_ms : DEFAULT_TIMEOUT_MS);
 }
 
-/* A compiler that was killed (memory ran out, a person) gets one more chance. */
-static int compile_unit(const cadre_options *options, const cadre_compile_request *request,
-                        int64_t deadline, cadre_verdict *verdict, cadre_error *error)
+/* ---- cached verdicts: lengths, manifest, messages, object ---- */
+
+typedef struct entry_lengths {
+    uint64_t manifest, diagnostics, object;
+} entry_lengths;
+
+/* A verdict from the cache, when everything it was made from is still the same. */
+static bool recall(cadre_compiler *compiler, const unsigned char *name, cadre_verdict *verdict)
 {
-    int code = cadre_plain_compile(options, request, deadline, verdict, error);
-    if (code == CADRE_ECHILD)
-        code = cadre_plain_compile(options, request, deadline, verdict, error);
+    size_t length;
+    unsigned char *bytes = cadre_cache_load(compiler->cache, name, &length);
+    entry_lengths lengths;
+    *verdict = (cadre_verdict){0};
+    if (!bytes) return false;
+    bool good = length >= sizeof lengths;
+    if (good) {
+        memcpy(&lengths, bytes, sizeof lengths);
+        uint64_t left = length - sizeof lengths;
+        good = lengths.manifest <= left && lengths.diagnostics <= left - lengths.manifest &&
+               lengths.object == left - lengths.manifest - lengths.diagnostics;
+    }
+    const unsigned char *at = bytes + sizeof lengths;
+    if (good && cadre_manifest_check(compiler, at, lengths.manifest)) {
+        at += lengths.manifest;
+        verdict->diagnostics = strndup((const char *)at, lengths.diagnostics);
+        at += lengths.diagnostics;
+        verdict->object = malloc(lengths.object + 1);
+        if (verdict->object) {
+            memcpy(verdict->object, at, lengths.object);
+            verdict->object[lengths.object] = '\0';
+        }
+        verdict->object_length = lengths.object;
+        verdict->ok = verdict->object && verdict->diagnostics;
+    }
+    free(bytes);
+    if (!verdict->ok) cadre_verdict_free(verdict);
+    return verdict->ok;
+}
+
+static void keep(cadre_compiler *compiler, const cadre_options *options,
+                 const cadre_compile_request *request, const unsigned char *name,
+                 const cadre_verdict *verdict, int64_t start)
+{
+    cadre_buffer manifest = {0};
+    if (cadre_manifest_make(compiler, options, request, verdict->dependencies, start, &manifest)) {
+        entry_lengths lengths = {manifest.length, strlen(verdict->diagnostics),
+                                 verdict->object_length};
+        const cadre_cache_part parts[] = {{&lengths, sizeof lengths},
+                                          {manifest.data, manifest.length},
+                                          {verdict->diagnostics, lengths.diagnostics},
+                                          {verdict->object, verdict->object_length}};
+        cadre_cache_store(compiler->cache, name, parts, 4);
+    }
+    cadre_buffer_free(&manifest);
+}
+
+/* One piece of work for the compiler; `more` are -E's further options, NULL for an object. */
+typedef struct work {
+    cadre_compiler *compiler;
+    const cadre_options *options;
+    const cadre_compile_request *request;
+    const char *const *more;
+    int64_t deadline;
+} work;
+
+static int run_compiler(const work *w, cadre_verdict *verdict, cadre_error *error)
+{
+    if (w->more)
+        return cadre_plain_preprocess(w->options, w->request, w->more, w->deadline, verdict, error);
+    return cadre_plain_compile(w->options, w->request, w->deadline, verdict, error);
+}
+
+/* From the cache, else compiled and kept. A compiler that was killed (memory ran out, a person)
+ * gets one more chance. */
+static int obtain(const work *w, const char *what, bool *from_cache, cadre_verdict *verdict,
+                  cadre_error *error)
+{
+    unsigned char name[CADRE_HASH_SIZE];
+    bool cacheable = w->compiler->cache &&
+                     cadre_flags_are_common(w->request->flags, w->request->flag_count) &&
+                     cadre_request_is_stable(w->request) &&
+                     cadre_key_make(w->options, w->request, what, name) == 0;
+    *from_cache = cacheable && recall(w->compiler, name, verdict);
+    if (*from_cache) return 0;
+    int64_t start = cadre_file_clock();
+    int code = run_compiler(w, verdict, error);
+    if (code == CADRE_ECHILD) code = run_compiler(w, verdict, error);
+    if (code == 0 && verdict->ok && cacheable)
+        keep(w->compiler, w->options, w->request, name, verdict, start);
     return code;
 }
 
@@ -96,29 +188,28 @@ int cadre_compile(cadre_compiler *compiler, const cadre_compile_request *request
                   cadre_compile_result *result, cadre_error *error)
 {
     *result = (cadre_compile_result){0};
+    cadre_error own = {0};
+    if (!error) error = &own;
     int code = check_request(request, error);
     if (code < 0) return code;
-    int64_t deadline = deadline_of(request);
-    cadre_error own = {0};
-    const cadre_options *options =
-        cadre_options_get(compiler, CADRE_MODE_OBJECT, request->flags, request->flag_count, &own);
-    if (!options) {
-        if (error) *error = own;
-        return own.code;
-    }
-    if (options->refused) {
-        result->diagnostics = strdup(options->refused);
+    work w = {compiler, NULL, request, NULL, deadline_of(request)};
+    error->code = 0;
+    w.options =
+        cadre_options_get(compiler, CADRE_MODE_OBJECT, request->flags, request->flag_count, error);
+    if (!w.options) return error->code ? error->code : CADRE_ESYSTEM;
+    if (w.options->refused) {
+        result->diagnostics = strdup(w.options->refused);
         if (!result->diagnostics) return cadre_error_set(error, CADRE_EMEMORY, "no memory");
         return 0;
     }
     cadre_verdict verdict;
-    code = compile_unit(options, request, deadline, &verdict, error);
+    code = obtain(&w, "object", &result->from_cache, &verdict, error);
     if (code < 0) return code;
     result->ok = verdict.ok;
     result->diagnostics = verdict.diagnostics;
     verdict.diagnostics = NULL;
     if (verdict.ok && request->make_shared) {
-        code = cadre_link_shared(compiler, request, &verdict, deadline, result, error);
+        code = cadre_link_shared(compiler, request, &verdict, w.deadline, result, error);
     } else if (verdict.ok) {
         result->object = verdict.object;
         result->object_length = verdict.object_length;
@@ -132,24 +223,25 @@ int cadre_compile(cadre_compiler *compiler, const cadre_compile_request *request
 char *cadre_preprocess(cadre_compiler *compiler, const cadre_compile_request *request,
                        bool with_macros, bool directives_only, cadre_error *error)
 {
+    static const char *const names[] = {"-E", "-E -dD", "-E -fdirectives-only",
+                                        "-E -dD -fdirectives-only"};
     const char *more[3] = {NULL};
     size_t count = 0;
+    bool from_cache;
     if (with_macros) more[count++] = "-dD";
     if (directives_only) more[count++] = "-fdirectives-only";
     if (check_request(request, error) < 0) return NULL;
-    const cadre_options *options = cadre_options_get(compiler, CADRE_MODE_PREPROCESS,
-                                                     request->flags, request->flag_count, error);
-    if (!options) return NULL;
-    if (options->refused) {
-        cadre_error_set(error, CADRE_EINPUT, "%s", options->refused);
+    work w = {compiler, NULL, request, more, deadline_of(request)};
+    w.options = cadre_options_get(compiler, CADRE_MODE_PREPROCESS, request->flags,
+                                  request->flag_count, error);
+    if (!w.options) return NULL;
+    if (w.options->refused) {
+        cadre_error_set(error, CADRE_EINPUT, "%s", w.options->refused);
         return NULL;
     }
-    int64_t deadline = deadline_of(request);
     cadre_verdict verdict;
-    int code = cadre_plain_preprocess(options, request, more, deadline, &verdict, error);
-    if (code == CADRE_ECHILD)
-        code = cadre_plain_preprocess(options, request, more, deadline, &verdict, error);
-    if (code < 0) return NULL;
+    if (obtain(&w, names[with_macros + 2 * directives_only], &from_cache, &verdict, error) < 0)
+        return NULL;
     char *text = NULL;
     if (verdict.ok) {
         text = (char *)verdict.object;

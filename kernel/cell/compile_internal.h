@@ -13,6 +13,7 @@
 #define CADRE_CELL_COMPILE_INTERNAL_H
 
 #include "base/base.h"
+#include "kernel/cell/cache.h"
 #include "kernel/cell/compile.h"
 
 #include <sys/types.h>
@@ -120,6 +121,43 @@ int cadre_link_shared(cadre_compiler *compiler, const cadre_compile_request *req
                       const cadre_verdict *object, int64_t deadline, cadre_compile_result *result,
                       cadre_error *error);
 
+/* ---- compile_key.c ---- */
+
+/* Contents of included files, hashed once per file and change. */
+typedef struct cadre_file_memo cadre_file_memo;
+void cadre_file_memo_free(cadre_file_memo *memo);
+
+/* What can be seen of a file without reading it. */
+typedef struct cadre_file_facts {
+    int64_t size, modified, changed; /* nanoseconds since 1970 */
+} cadre_file_facts;
+bool cadre_file_facts_get(const char *path, cadre_file_facts *facts);
+/* Now, on the clock of file times. */
+int64_t cadre_file_clock(void);
+/* A file changed that shortly before `start`, or after it, may have been read half old. */
+bool cadre_file_facts_settled(const cadre_file_facts *facts, int64_t start);
+
+/* False for flags that read or write files that no dependency list names, or whose answer differs
+ * from call to call: neither kept warm nor cached. */
+bool cadre_flags_are_common(const char *const *flags, size_t flag_count);
+/* False for a unit whose result depends on more than its key and manifest (__DATE__, ...). */
+bool cadre_request_is_stable(const cadre_compile_request *request);
+
+/* The name of the result: `what` (one word: object, -E ...), options, environment, folder, text. */
+int cadre_key_make(const cadre_options *options, const cadre_compile_request *request,
+                   const char *what, unsigned char name[CADRE_HASH_SIZE]);
+/* The manifest of the files that the result was made from (`dependencies` as of -MD), by a
+ * compiler that began to read them at `start`. False: they cannot be relied on, do not cache. */
+bool cadre_manifest_make(cadre_compiler *compiler, const cadre_options *options,
+                         const cadre_compile_request *request, const char *dependencies,
+                         int64_t start, cadre_buffer *manifest);
+/* Whether all of them are still what they were. */
+bool cadre_manifest_check(cadre_compiler *compiler, const unsigned char *manifest, size_t length);
+
+/* Calls `visit` with each file of a dependency list; false when it is not one, or visit says so. */
+bool cadre_dependencies_visit(const char *text, bool (*visit)(void *context, const char *path),
+                              void *context);
+
 /* ---- compile.c ---- */
 
 struct cadre_compiler {
@@ -128,6 +166,8 @@ struct cadre_compiler {
     cadre_options *options;
     uint64_t clock;       /* counts uses, for least recently used */
     char *private_folder; /* made on first need */
+    cadre_cache *cache;   /* NULL: none */
+    cadre_file_memo *memo;
     unsigned long library_count;
 };
 
