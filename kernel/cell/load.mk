@@ -17,3 +17,15 @@ libload_la_SOURCES = \
     kernel/cell/load_relocate.c
 # The unwinder must be the one of libgcc_s, which backtrace() uses too.
 libload_la_LIBADD = -lgcc_s
+
+noinst_LTLIBRARIES += libtypes.la
+libtypes_la_SOURCES = \
+    kernel/cell/types.h \
+    kernel/cell/types_internal.h \
+    kernel/cell/types.c \
+    kernel/cell/types_format.c \
+    kernel/cell/types_scalar.c \
+    kernel/cell/types_signature.c \
+    kernel/cell/load_needs.c
+libtypes_la_CPPFLAGS = $(AM_CPPFLAGS) $(DW_CFLAGS) $(JANSSON_CFLAGS)
+libtypes_la_LIBADD = $(DW_LIBS)

@@ -34,6 +34,13 @@ char *cadre_types_format(cadre_types *types, const char *pointer_variable, uint6
                          size_t size, cadre_memory_reader read, void *context,
                          cadre_symbolizer symbol);
 
+/* The same for a file-scope variable of the object, whose storage is at `address`: for %who and
+ * inspection. NULL: no such variable. */
+char *cadre_types_format_variable(cadre_types *types, const char *name, uint64_t address,
+                                  cadre_memory_reader read, void *context, cadre_symbolizer symbol);
+/* The type of a file-scope variable or function as C writes it: `double [3]`; new; NULL: none. */
+char *cadre_types_name(cadre_types *types, const char *name);
+
 /* File and line of `offset` bytes into function `function`. 0, or CADRE_ENOTFOUND. */
 int cadre_types_line(cadre_types *types, const char *function, uint64_t offset, char *file,
                      size_t file_size, int *line);

@@ -54,7 +54,7 @@ static void compile_file(const char *compiler, const char *source, const char *e
     waitpid(pid, &status, 0);
     unlink(input);
     free(options);
-    ck_assert_msg(status == 0, "%s refused:\n%s", compiler, source);
+    ck_assert_msg(status == 0, "%s refused:\n%.2000s", compiler, source);
 }
 
 test_object test_compile_with(const char *compiler, const char *source, const char *extra)
