@@ -1,0 +1,158 @@
+/* The engine in its thread: the compiler takes its time, the front does not wait. */
+#include "session/front.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+typedef struct plain_job {
+    job job;
+    front *front;
+    uint64_t generation;
+} plain_job;
+
+static void free_plain(void *context, job *work)
+{
+    (void)context;
+    free(work);
+}
+
+static void run_open(job *work)
+{
+    front *self = ((plain_job *)work)->front;
+    cadre_error error = {0};
+    cadre_engine_options options = {0};
+    cadre_engine *engine = cadre_engine_new(&options, &error);
+    if (!engine) {
+        self->engine_problem = strdup(error.message);
+        return;
+    }
+    __atomic_store_n(&self->engine, engine, __ATOMIC_RELEASE);
+    cadre_engine_warm(engine);
+}
+
+static void run_rewind(job *work)
+{
+    plain_job *rewind = (plain_job *)work;
+    if (rewind->front->engine) cadre_engine_rewind(rewind->front->engine, rewind->generation);
+}
+
+void engine_post(front *self, job *work, void (*run)(job *), void (*done)(void *, job *))
+{
+    work->run = run;
+    work->done = done;
+    worker_post(self->engine_worker, work);
+}
+
+int engine_start(front *self, cadre_error *error)
+{
+    self->engine_worker = worker_start(error);
+    if (!self->engine_worker) return CADRE_ESYSTEM;
+    plain_job *open = calloc(1, sizeof *open);
+    if (!open) return cadre_error_set(error, CADRE_EMEMORY, "no memory");
+    open->front = self;
+    engine_post(self, &open->job, run_open, free_plain);
+    return 0;
+}
+
+void engine_cancel(front *self)
+{
+    /* The engine's thread writes the pointer once; cancel may be called from any thread. */
+    cadre_engine *engine = __atomic_load_n(&self->engine, __ATOMIC_ACQUIRE);
+    if (engine) cadre_engine_cancel(engine);
+}
+
+void engine_stop(front *self)
+{
+    if (!self->engine_worker) return;
+    engine_cancel(self);
+    worker_stop(self->engine_worker);
+    for (job *work; (work = worker_take(self->engine_worker));)
+        work->done(self, work);
+    worker_free(self->engine_worker);
+    self->engine_worker = NULL;
+    cadre_engine_free(self->engine);
+    self->engine = NULL;
+    free(self->engine_problem);
+}
+
+prepare_job *engine_prepare(front *self, const char *code, size_t length, int execution_count)
+{
+    prepare_job *work = calloc(1, sizeof *work);
+    if (!work) return NULL;
+    work->front = self;
+    work->code = malloc(length + 1);
+    work->length = length;
+    work->execution_count = execution_count;
+    work->used = json_object();
+    if (!work->code || !work->used) {
+        prepare_job_free(work);
+        return NULL;
+    }
+    memcpy(work->code, code, length);
+    work->code[length] = 0;
+    return work;
+}
+
+void prepare_job_free(prepare_job *work)
+{
+    if (!work) return;
+    free(work->code);
+    free(work->problem);
+    json_decref(work->parameters);
+    json_decref(work->applied);
+    json_decref(work->used);
+    cadre_cell_free(work->cell);
+    free(work);
+}
+
+void engine_run_prepare(job *base)
+{
+    prepare_job *work = (prepare_job *)base;
+    front *self = work->front;
+    if (!self->engine) {
+        work->problem = strdup(self->engine_problem ? self->engine_problem : "no memory");
+        return;
+    }
+    cadre_cell_request request = {.code = work->code,
+                                  .length = work->length,
+                                  .execution_count = work->execution_count,
+                                  .parameters = work->parameters,
+                                  .applied = work->applied,
+                                  .used = work->used};
+    work->cell = cadre_engine_prepare(self->engine, &request);
+}
+
+/* As cadre_host_read, by the process's id alone: the front may drop the host meanwhile. */
+static bool read_memory(void *context, uint64_t address, void *into, size_t length)
+{
+    struct iovec local = {into, length}, remote = {(void *)(uintptr_t)address, length};
+    pid_t pid = *(pid_t *)context;
+    return pid > 0 && process_vm_readv(pid, &local, 1, &remote, 1, 0) == (ssize_t)length;
+}
+
+void engine_run_commit(job *base)
+{
+    commit_job *work = (commit_job *)base;
+    front *self = work->front;
+    if (work->has_value) {
+        if (work->cell->value_text)
+            work->value = strdup(work->cell->value_text);
+        else
+            work->value = cadre_cell_value(work->cell, work->address, work->size, read_memory,
+                                           &work->host_pid);
+    }
+    work->generation =
+        cadre_engine_commit(self->engine, work->cell, work->arrays, work->array_count);
+    cadre_cell_free(work->cell);
+    work->cell = NULL;
+}
+
+void engine_rewind(front *self, uint64_t generation)
+{
+    plain_job *rewind = calloc(1, sizeof *rewind);
+    if (!rewind) return;
+    rewind->front = self;
+    rewind->generation = generation;
+    engine_post(self, &rewind->job, run_rewind, free_plain);
+}

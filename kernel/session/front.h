@@ -1,0 +1,150 @@
+/* The front's state, shared by the files of kernel/session. Everything here belongs to the main
+ * thread; the engine belongs to its worker and is reached by jobs only. */
+#ifndef CADRE_SESSION_FRONT_H
+#define CADRE_SESSION_FRONT_H
+
+#include "cell/cell.h"
+#include "host/host.h"
+#include "session/history.h"
+#include "session/parameters.h"
+#include "session/session.h"
+#include "session/streams.h"
+#include "session/worker.h"
+#include "wire/wire.h"
+
+typedef struct request request; /* an execute_request that waits */
+typedef struct execution execution;
+typedef struct question question; /* a request that waits for the engine */
+typedef struct usage_sample usage_sample;
+
+typedef struct front {
+    const cadre_session_options *options;
+    cadre_connection connection;
+    cadre_server *server;
+
+    worker *engine_worker, *usage_worker; /* usage_worker: NULL until it is asked for */
+    cadre_engine *engine; /* made by the worker's first job; afterwards only cancel from here */
+    char *engine_problem; /* written by that job, read by later ones */
+    json_t *names;        /* what is declared: [[name, kind, declaration, count]...] */
+    bool names_are_old;
+    question *questions;
+    usage_sample *usage;
+
+    cadre_host *host; /* NULL: could not be started, tried again with the next cell */
+    bool host_is_ready, output_is_paused;
+    uint64_t generation; /* of the engine */
+    int *generation_counts; /* execution count of each generation, from 1 */
+    size_t generation_capacity;
+
+    request *queue; /* oldest first */
+    size_t queue_bytes, queue_length;
+    execution *current;
+    uint64_t serial; /* of the last execution */
+    int execution_count; /* of the next cell that counts */
+    history *history;
+    parameters parameters;
+    streams streams;
+    char *parent; /* header of the last cell: parent of output that comes late */
+    size_t parent_length;
+
+    int signal_fd;
+    long parent_pid, first_parent;
+    int64_t parent_check;
+    bool ending, restarting;
+} front;
+
+/* ---- front.c */
+void front_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int64_t front_now(void); /* monotonic, ms */
+/* An iopub message; content is stolen. parent NULL: the cell that runs, or the last one. */
+void front_publish(front *self, const cadre_message *parent, const char *type, json_t *content);
+void front_status(front *self, const cadre_message *parent, const char *state);
+/* A reply to a request; content is stolen, metadata borrowed or NULL. */
+void front_reply(front *self, cadre_channel channel, const cadre_message *to, const char *type,
+                 json_t *content, const json_t *metadata);
+void front_interrupt(front *self);
+/* Output for the user that comes from the kernel itself, on stderr; a newline is added. */
+void front_note(front *self, const char *text);
+
+/* ---- requests.c */
+void front_handle(front *self, cadre_channel channel, cadre_message *message); /* stolen */
+/* {"status": "error", ...} with a traceback of one line. */
+json_t *front_error_content(const char *name, const char *value);
+
+/* ---- execute.c */
+void execute_queue(front *self, cadre_channel channel, cadre_message *message); /* stolen */
+void execute_advance(front *self); /* starts the next cell when it is time */
+void execute_interrupt(front *self);
+void execute_input_reply(front *self, cadre_message *message); /* stolen */
+void execute_host_event(front *self, cadre_host_event *event);
+int execute_timeout(const front *self, int64_t now); /* ms until execute_tick; -1: never */
+void execute_tick(front *self, int64_t now);
+void execute_free_all(front *self);
+bool execute_is_silent(const front *self);      /* the running cell shows nothing */
+bool execute_is_interrupted(const front *self); /* and is about to end */
+bool execute_is_full(const front *self); /* too much waits: take no more from shell */
+
+/* ---- hosting.c */
+int hosting_start(front *self, cadre_error *error);
+void hosting_events(front *self);
+void hosting_stop(front *self);
+void hosting_pause(front *self);
+/* Memory is that of `generation` again: the engine and the parameters follow. The execution
+ * count of the first cell that is lost, 0: none. */
+int hosting_rewind(front *self, uint64_t generation);
+/* The host and its copies are gone: everything starts anew, with no names. */
+void hosting_lost(front *self);
+/* A cell was committed. */
+void hosting_generation(front *self, uint64_t generation, int execution_count);
+
+/* ---- engine.c: jobs for the engine */
+int engine_start(front *self, cadre_error *error);
+void engine_stop(front *self);
+
+typedef struct prepare_job {
+    job job;
+    front *front;
+    uint64_t serial; /* of the execution that waits for it */
+    char *code;
+    size_t length;
+    int execution_count;
+    json_t *parameters, *applied, *used; /* used by this job alone until it is done */
+    cadre_cell *cell;                    /* NULL: no memory, or see problem */
+    char *problem;
+} prepare_job;
+/* execute.c */
+void execute_prepared(void *context, job *job);
+
+typedef struct commit_job {
+    job job;
+    front *front;
+    uint64_t serial;
+    pid_t host_pid;
+    cadre_cell *cell; /* freed by the job */
+    cadre_array_report *arrays;
+    size_t array_count;
+    bool has_value;
+    uint64_t address, size;
+    uint64_t generation;
+    char *value; /* text, or NULL */
+} commit_job;
+void execute_committed(void *context, job *job);
+
+prepare_job *engine_prepare(front *self, const char *code, size_t length, int execution_count);
+void prepare_job_free(prepare_job *work);
+void engine_post(front *self, job *work, void (*run)(job *), void (*done)(void *, job *));
+void engine_run_prepare(job *work);
+void engine_run_commit(job *work);
+void engine_rewind(front *self, uint64_t generation);
+void engine_cancel(front *self);
+
+/* ---- assist.c: completion and inspection from the declared names, is_complete */
+void assist_ask(front *self, cadre_channel channel, cadre_message *message); /* stolen */
+void assist_free_all(front *self);
+json_t *assist_is_complete(const cadre_message *message);
+
+/* ---- usage.c */
+void usage_ask(front *self, cadre_channel channel, cadre_message *message); /* stolen */
+void usage_free(front *self);
+
+#endif
