@@ -11,12 +11,18 @@ struct question {
 };
 
 static const char *const keywords[] = {
-    "_Alignas", "_Alignof", "_Atomic",  "_Bool",    "_Complex", "_Generic", "_Noreturn",
-    "_Static_assert", "_Thread_local", "auto",  "bool",     "break",    "case",     "char",
-    "const",    "continue", "default",  "do",       "double",   "else",     "enum",     "extern",
-    "false",    "float",    "for",      "goto",     "if",       "inline",   "int",      "long",
-    "register", "restrict", "return",   "short",    "signed",   "sizeof",   "static",   "struct",
-    "switch",   "true",     "typedef",  "union",    "unsigned", "void",     "volatile", "while",
+    "_Alignas",      "_Alignof", "_Atomic",   "_Bool",
+    "_Complex",      "_Generic", "_Noreturn", "_Static_assert",
+    "_Thread_local", "auto",     "bool",      "break",
+    "case",          "char",     "const",     "continue",
+    "default",       "do",       "double",    "else",
+    "enum",          "extern",   "false",     "float",
+    "for",           "goto",     "if",        "inline",
+    "int",           "long",     "register",  "restrict",
+    "return",        "short",    "signed",    "sizeof",
+    "static",        "struct",   "switch",    "true",
+    "typedef",       "union",    "unsigned",  "void",
+    "volatile",      "while",
 };
 
 /* ---- the list of names, fetched by the engine's thread */

@@ -163,8 +163,7 @@ static json_t *traceback_lines(const execution *run)
     }
     for (;;) {
         size_t length = strcspn(text, "\n");
-        if (text[length] || length > 0)
-            json_array_append_new(lines, cadre_json_text(text, length));
+        if (text[length] || length > 0) json_array_append_new(lines, cadre_json_text(text, length));
         if (!text[length]) return lines;
         text += length + 1;
     }
@@ -172,10 +171,9 @@ static json_t *traceback_lines(const execution *run)
 
 static json_t *error_of(const execution *run)
 {
-    return json_pack("{sososo}", "ename",
-                     cadre_json_text(run->error_name, strlen(run->error_name)), "evalue",
-                     cadre_json_text(run->error_value, strlen(run->error_value)), "traceback",
-                     traceback_lines(run));
+    return json_pack("{sososo}", "ename", cadre_json_text(run->error_name, strlen(run->error_name)),
+                     "evalue", cadre_json_text(run->error_value, strlen(run->error_value)),
+                     "traceback", traceback_lines(run));
 }
 
 /* ---- the end of a request */
@@ -221,8 +219,8 @@ static void finish_request(front *self, json_t *error)
         json_decref(error);
         if (run->stop_on_error && !run->silent) abort_queued(self);
     } else {
-        content = json_pack("{sss[]sO}", "status", "ok", "payload", "user_expressions",
-                            run->expressions);
+        content =
+            json_pack("{sss[]sO}", "status", "ok", "payload", "user_expressions", run->expressions);
     }
     reply(self, content);
     front_status(self, NULL, "idle");
@@ -267,8 +265,8 @@ static bool is_blank(const char *code, size_t length)
 
 static void answer_aborted(front *self, request *waiting)
 {
-    json_t *content = json_pack("{sssi}", "status", "aborted", "execution_count",
-                                self->execution_count - 1);
+    json_t *content =
+        json_pack("{sssi}", "status", "aborted", "execution_count", self->execution_count - 1);
     front_status(self, waiting->message, "busy");
     front_reply(self, waiting->channel, waiting->message, "execute_reply", content, NULL);
     front_status(self, waiting->message, "idle");
@@ -319,8 +317,7 @@ static void start(front *self, request *waiting)
     run->stop_on_error = flag_of(content, "stop_on_error", true);
     run->count = self->execution_count;
     run->expressions = json_object();
-    run->next_expression =
-        json_object_iter(json_object_get(content, "user_expressions"));
+    run->next_expression = json_object_iter(json_object_get(content, "user_expressions"));
     cadre_date_now(run->started);
     /* What came since the last cell, of threads and children that it left, is still its own. */
     streams_finish(&self->streams, front_now());
@@ -344,8 +341,8 @@ static void start(front *self, request *waiting)
     if (run->store_history) history_add(self->history, run->count, code, length);
     if (!run->silent)
         front_publish(self, NULL, "execute_input",
-                      json_pack("{sosi}", "code", cadre_json_text(code, length),
-                                "execution_count", run->count));
+                      json_pack("{sosi}", "code", cadre_json_text(code, length), "execution_count",
+                                run->count));
     if (take_parameters(self))
         prepare(self, code, length);
     else
@@ -458,8 +455,7 @@ void execute_prepared(void *context, job *base)
 
 static void add_array(execution *run, const cadre_array_report *array)
 {
-    cadre_array_report *arrays =
-        realloc(run->arrays, (run->array_count + 1) * sizeof *run->arrays);
+    cadre_array_report *arrays = realloc(run->arrays, (run->array_count + 1) * sizeof *run->arrays);
     if (!arrays) return;
     run->arrays = arrays;
     run->arrays[run->array_count++] = *array;
@@ -469,10 +465,10 @@ static void send_input_request(front *self, int64_t now)
 {
     execution *run = self->current;
     cadre_error error = {0};
-    json_t *content = json_pack("{sosb}", "prompt",
-                                cadre_json_text(run->prompt ? run->prompt : "",
-                                                run->prompt ? strlen(run->prompt) : 0),
-                                "password", run->password);
+    json_t *content = json_pack(
+        "{sosb}", "prompt",
+        cadre_json_text(run->prompt ? run->prompt : "", run->prompt ? strlen(run->prompt) : 0),
+        "password", run->password);
     cadre_outgoing ask = {.type = "input_request",
                           .request = run->request->message,
                           .content = content,
@@ -670,11 +666,11 @@ void execute_committed(void *context, job *base)
         json_t *result = run->error_name ? NULL : result_of(run, work->value);
         if (run->expression && !run->error_name)
             json_object_set_new(run->expressions, run->expression,
-                                result ? json_pack("{sssOsO}", "status", "ok", "data",
-                                                   json_object_get(result, "data"), "metadata",
-                                                   json_object_get(result, "metadata"))
-                                       : json_pack("{sss{}s{}}", "status", "ok", "data",
-                                                   "metadata"));
+                                result
+                                    ? json_pack("{sssOsO}", "status", "ok", "data",
+                                                json_object_get(result, "data"), "metadata",
+                                                json_object_get(result, "metadata"))
+                                    : json_pack("{sss{}s{}}", "status", "ok", "data", "metadata"));
         else if (result && !run->silent)
             publish_result(self, json_incref(result));
         json_decref(result);
@@ -706,8 +702,7 @@ static void finish_cell(front *self)
         const char *name = json_object_iter_key(run->next_expression);
         json_t *code = json_object_iter_value(run->next_expression);
         run->next_expression = json_object_iter_next(asked, run->next_expression);
-        if (json_is_string(code) &&
-            !is_blank(json_string_value(code), json_string_length(code))) {
+        if (json_is_string(code) && !is_blank(json_string_value(code), json_string_length(code))) {
             run->expression = name;
             prepare(self, json_string_value(code), json_string_length(code));
             return;

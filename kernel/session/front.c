@@ -89,9 +89,8 @@ static void publish_stream(void *context, stream_name name, const char *text, si
     if (content.failed) {
         front_log("no memory: %zu bytes of output are lost", length);
     } else {
-        cadre_outgoing message = {.type = "stream",
-                                  .content_text = content.data,
-                                  .content_length = content.length};
+        cadre_outgoing message = {
+            .type = "stream", .content_text = content.data, .content_length = content.length};
         publish(self, NULL, name == STREAM_STDERR ? "stream.stderr" : "stream.stdout", &message);
     }
     cadre_buffer_free(&content);
@@ -139,7 +138,8 @@ static void take_signals(front *self)
 }
 
 /* JPY_PARENT_PID names who started us. Under a wrapper it is not our parent: then the wrapper's
- * end is what can be seen. Without the variable, or in a container's process 1, nobody is watched. */
+ * end is what can be seen. Without the variable, or in a container's process 1, nobody is watched.
+ */
 static void find_parent(front *self)
 {
     const char *text = getenv("JPY_PARENT_PID");
@@ -244,8 +244,8 @@ static int open_all(front *self, cadre_error *error)
         choose = choose || self->connection.ports[i] == 0;
     self->server = cadre_server_bind(&self->connection, error);
     if (!self->server) return CADRE_ESYSTEM;
-    if (choose && (status = cadre_connection_write(
-                       &self->connection, self->options->connection_file, error)) < 0)
+    if (choose && (status = cadre_connection_write(&self->connection,
+                                                   self->options->connection_file, error)) < 0)
         return status;
     if (!*self->connection.key)
         front_log("the connection file has no key: messages are not signed");

@@ -32,14 +32,14 @@ typedef struct front {
 
     cadre_host *host; /* NULL: could not be started, tried again with the next cell */
     bool host_is_ready, output_is_paused;
-    uint64_t generation; /* of the engine */
+    uint64_t generation;    /* of the engine */
     int *generation_counts; /* execution count of each generation, from 1 */
     size_t generation_capacity;
 
     request *queue; /* oldest first */
     size_t queue_bytes, queue_length;
     execution *current;
-    uint64_t serial; /* of the last execution */
+    uint64_t serial;     /* of the last execution */
     int execution_count; /* of the next cell that counts */
     history *history;
     parameters parameters;
@@ -82,7 +82,7 @@ void execute_tick(front *self, int64_t now);
 void execute_free_all(front *self);
 bool execute_is_silent(const front *self);      /* the running cell shows nothing */
 bool execute_is_interrupted(const front *self); /* and is about to end */
-bool execute_is_full(const front *self); /* too much waits: take no more from shell */
+bool execute_is_full(const front *self);        /* too much waits: take no more from shell */
 
 /* ---- hosting.c */
 int hosting_start(front *self, cadre_error *error);

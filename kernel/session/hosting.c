@@ -106,7 +106,8 @@ static void handle_display(front *self, const cadre_host_event *event)
     json_t *display = cadre_json_parse(event->text ? event->text : "", event->length, NULL);
     const char *kind = json_string_value(json_object_get(display, "kind"));
     const char *id = json_string_value(json_object_get(display, "display_id"));
-    json_t *data = json_object_get(display, "data"), *metadata = json_object_get(display, "metadata");
+    json_t *data = json_object_get(display, "data"),
+           *metadata = json_object_get(display, "metadata");
     bool is_update = kind && strcmp(kind, "update") == 0;
     streams_flush(&self->streams, front_now());
     if (kind && strcmp(kind, "clear") == 0) {
@@ -131,11 +132,10 @@ static void handle_return(front *self, const cadre_host_event *event)
                                JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     if (!value) value = cadre_json_text(event->text ? event->text : "", event->length);
     streams_flush(&self->streams, front_now());
-    front_publish(self, NULL, "display_data",
-                  json_pack("{s{soso}s{}}", "data", "application/vnd.cadre.return+json", value,
-                            "text/plain",
-                            cadre_json_text(event->text ? event->text : "", event->length),
-                            "metadata"));
+    front_publish(
+        self, NULL, "display_data",
+        json_pack("{s{soso}s{}}", "data", "application/vnd.cadre.return+json", value, "text/plain",
+                  cadre_json_text(event->text ? event->text : "", event->length), "metadata"));
 }
 
 static void handle_event(front *self, cadre_host_event *event)

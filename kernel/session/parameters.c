@@ -25,8 +25,7 @@ static json_t *read_file(const char *path, char **problem)
         ssize_t got;
         while ((got = read(fd, piece, sizeof piece)) > 0 && text.length <= SPEC_LIMIT)
             cadre_buffer_append(&text, piece, (size_t)got);
-        if (!text.failed && text.length)
-            value = cadre_json_parse(text.data, text.length, &error);
+        if (!text.failed && text.length) value = cadre_json_parse(text.data, text.length, &error);
         if (!value && asprintf(problem, "%s: %s", path, error.message) < 0) *problem = NULL;
     }
     close(fd);

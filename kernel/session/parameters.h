@@ -40,7 +40,6 @@ void parameters_used(parameters *self, const json_t *merged, const json_t *used,
 void parameters_rewind(parameters *self, uint64_t generation);
 
 /* cpu_count may not be above the vCPUs: 0, or CADRE_EINPUT with both numbers. */
-int parameters_check_cpus(const json_t *merged, const json_t *used, int vcpus,
-                          cadre_error *error);
+int parameters_check_cpus(const json_t *merged, const json_t *used, int vcpus, cadre_error *error);
 
 #endif

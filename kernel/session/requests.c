@@ -11,8 +11,8 @@ json_t *front_error_content(const char *name, const char *value)
 {
     char line[600];
     snprintf(line, sizeof line, "%s: %s", name, value);
-    return json_pack("{sssssss[o]}", "status", "error", "ename", name, "evalue", value,
-                     "traceback", cadre_json_text(line, strlen(line)));
+    return json_pack("{sssssss[o]}", "status", "error", "ename", name, "evalue", value, "traceback",
+                     cadre_json_text(line, strlen(line)));
 }
 
 static json_t *kernel_info(front *self, const cadre_message *message)
@@ -63,8 +63,7 @@ static json_t *comm_open(front *self, const cadre_message *message)
 {
     const json_t *id = json_object_get(message->content, "comm_id");
     if (json_is_string(id))
-        front_publish(self, message, "comm_close",
-                      json_pack("{sOs{}}", "comm_id", id, "data"));
+        front_publish(self, message, "comm_close", json_pack("{sOs{}}", "comm_id", id, "data"));
     return NULL;
 }
 

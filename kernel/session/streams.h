@@ -13,11 +13,11 @@ typedef void (*streams_publish)(void *context, stream_name name, const char *tex
 typedef struct streams {
     streams_publish publish;
     void *context;
-    cadre_buffer text;   /* escaped, of `current`, not published yet */
+    cadre_buffer text; /* escaped, of `current`, not published yet */
     stream_name current;
-    char begun[2][4];    /* an UTF-8 sequence of which the rest has not come */
+    char begun[2][4]; /* an UTF-8 sequence of which the rest has not come */
     size_t begun_length[2];
-    int64_t published;   /* when, in ms; the first bytes after a pause go out at once */
+    int64_t published; /* when, in ms; the first bytes after a pause go out at once */
 } streams;
 
 enum { STREAMS_INTERVAL = 20, STREAMS_LIMIT = 256 * 1024 };

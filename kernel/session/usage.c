@@ -125,9 +125,9 @@ static json_t *host_memory(void)
 {
     static const struct {
         const char *key, *field;
-    } fields[] = {{"total", "MemTotal"},   {"available", "MemAvailable"}, {"free", "MemFree"},
-                  {"active", "Active"},    {"inactive", "Inactive"},      {"buffers", "Buffers"},
-                  {"cached", "Cached"},    {"shared", "Shmem"},           {"slab", "Slab"}};
+    } fields[] = {{"total", "MemTotal"}, {"available", "MemAvailable"}, {"free", "MemFree"},
+                  {"active", "Active"},  {"inactive", "Inactive"},      {"buffers", "Buffers"},
+                  {"cached", "Cached"},  {"shared", "Shmem"},           {"slab", "Slab"}};
     json_t *memory = json_object();
     double values[sizeof fields / sizeof *fields];
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
@@ -136,8 +136,7 @@ static json_t *host_memory(void)
     }
     double used = values[0] - values[1];
     json_object_set_new(memory, "used", json_integer((json_int_t)used));
-    json_object_set_new(memory, "percent",
-                        json_real(values[0] > 0 ? 100 * used / values[0] : 0));
+    json_object_set_new(memory, "percent", json_real(values[0] > 0 ? 100 * used / values[0] : 0));
     return memory;
 }
 
@@ -175,20 +174,20 @@ static void run_usage(job *base)
         double bytes = memory_of(list[i].pid);
         memory += bytes;
         now.kernel_seconds += list[i].seconds;
-        json_array_append_new(processes, json_pack("{sIsIsf}", "pid", (json_int_t)list[i].pid,
-                                                   "memory", (json_int_t)bytes, "cpu_seconds",
-                                                   list[i].seconds));
+        json_array_append_new(processes,
+                              json_pack("{sIsIsf}", "pid", (json_int_t)list[i].pid, "memory",
+                                        (json_int_t)bytes, "cpu_seconds", list[i].seconds));
     }
     free(list);
     host_time(&now.host_busy, &now.host_total);
     gethostname(name, sizeof name - 1);
-    work->content = json_pack(
-        "{ss ss si si sf sI sf so so}", "status", "ok", "hostname", name, "pid", (int)getpid(),
-        "cpu_count", cadre_cpu_count(), "kernel_cpu",
-        percent(now.kernel_seconds - before.kernel_seconds, now.seconds - before.seconds),
-        "kernel_memory", (json_int_t)memory, "host_cpu_percent",
-        percent(now.host_busy - before.host_busy, now.host_total - before.host_total),
-        "host_virtual_memory", host_memory(), "processes", processes);
+    work->content =
+        json_pack("{ss ss si si sf sI sf so so}", "status", "ok", "hostname", name, "pid",
+                  (int)getpid(), "cpu_count", cadre_cpu_count(), "kernel_cpu",
+                  percent(now.kernel_seconds - before.kernel_seconds, now.seconds - before.seconds),
+                  "kernel_memory", (json_int_t)memory, "host_cpu_percent",
+                  percent(now.host_busy - before.host_busy, now.host_total - before.host_total),
+                  "host_virtual_memory", host_memory(), "processes", processes);
     *work->sample = now;
 }
 
