@@ -114,13 +114,13 @@ void engine_run_prepare(job *base)
         work->problem = strdup(self->engine_problem ? self->engine_problem : "no memory");
         return;
     }
-    cadre_cell_request request = {.code = work->code,
-                                  .length = work->length,
-                                  .execution_count = work->execution_count,
-                                  .parameters = work->parameters,
-                                  .applied = work->applied,
-                                  .used = work->used};
-    work->cell = cadre_engine_prepare(self->engine, &request);
+    cadre_cell_request wanted = {.code = work->code,
+                                 .length = work->length,
+                                 .execution_count = work->execution_count,
+                                 .parameters = work->parameters,
+                                 .applied = work->applied,
+                                 .used = work->used};
+    work->cell = cadre_engine_prepare(self->engine, &wanted);
 }
 
 /* As cadre_host_read, by the process's id alone: the front may drop the host meanwhile. */

@@ -157,13 +157,14 @@ static json_t *traceback_lines(const execution *run)
     if (!text || !*text) {
         cadre_buffer line = {0};
         cadre_buffer_printf(&line, "\033[0;31m%s\033[0m: %s", run->error_name, run->error_value);
-        json_array_append_new(lines, cadre_json_text(line.data ? line.data : "", line.length));
+        json_array_append_new(lines, cadre_json_string(line.data ? line.data : "", line.length));
         cadre_buffer_free(&line);
         return lines;
     }
     for (;;) {
         size_t length = strcspn(text, "\n");
-        if (text[length] || length > 0) json_array_append_new(lines, cadre_json_text(text, length));
+        if (text[length] || length > 0)
+            json_array_append_new(lines, cadre_json_string(text, length));
         if (!text[length]) return lines;
         text += length + 1;
     }
@@ -171,9 +172,10 @@ static json_t *traceback_lines(const execution *run)
 
 static json_t *error_of(const execution *run)
 {
-    return json_pack("{sososo}", "ename", cadre_json_text(run->error_name, strlen(run->error_name)),
-                     "evalue", cadre_json_text(run->error_value, strlen(run->error_value)),
-                     "traceback", traceback_lines(run));
+    return json_pack("{sososo}", "ename",
+                     cadre_json_string(run->error_name, strlen(run->error_name)), "evalue",
+                     cadre_json_string(run->error_value, strlen(run->error_value)), "traceback",
+                     traceback_lines(run));
 }
 
 /* ---- the end of a request */
@@ -341,8 +343,8 @@ static void start(front *self, request *waiting)
     if (run->store_history) history_add(self->history, run->count, code, length);
     if (!run->silent)
         front_publish(self, NULL, "execute_input",
-                      json_pack("{sosi}", "code", cadre_json_text(code, length), "execution_count",
-                                run->count));
+                      json_pack("{sosi}", "code", cadre_json_string(code, length),
+                                "execution_count", run->count));
     if (take_parameters(self))
         prepare(self, code, length);
     else
@@ -376,12 +378,12 @@ static void run_in_host(front *self)
         run->phase = WAITING;
         return;
     }
-    cadre_host_run_request request = {.cell = run->cell,
-                                      .generation = self->generation,
-                                      .allow_stdin = run->allow_stdin,
-                                      .snapshot = CADRE_SNAPSHOT_AUTO};
+    cadre_host_run_request wanted = {.cell = run->cell,
+                                     .generation = self->generation,
+                                     .allow_stdin = run->allow_stdin,
+                                     .snapshot = CADRE_SNAPSHOT_AUTO};
     run->phase = RUNNING;
-    if (cadre_host_run(self->host, &request, &error) < 0) {
+    if (cadre_host_run(self->host, &wanted, &error) < 0) {
         fail(run, "HostError", error.message, NULL);
         finish_cell(self);
     }
@@ -467,7 +469,7 @@ static void send_input_request(front *self, int64_t now)
     cadre_error error = {0};
     json_t *content = json_pack(
         "{sosb}", "prompt",
-        cadre_json_text(run->prompt ? run->prompt : "", run->prompt ? strlen(run->prompt) : 0),
+        cadre_json_string(run->prompt ? run->prompt : "", run->prompt ? strlen(run->prompt) : 0),
         "password", run->password);
     cadre_outgoing ask = {.type = "input_request",
                           .request = run->request->message,
@@ -639,7 +641,7 @@ static json_t *result_of(const execution *run, const char *text)
     if (run->bundle) data = cadre_json_parse(run->bundle, strlen(run->bundle), NULL);
     if (!json_is_object(data)) {
         json_decref(data);
-        data = text ? json_pack("{so}", "text/plain", cadre_json_text(text, strlen(text))) : NULL;
+        data = text ? json_pack("{so}", "text/plain", cadre_json_string(text, strlen(text))) : NULL;
     }
     return data ? json_pack("{sos{}}", "data", data, "metadata") : NULL;
 }

@@ -95,9 +95,9 @@ bool history_matches(const char *pattern, const char *text)
 
 static json_t *tuple(const entry *e, bool with_output)
 {
-    json_t *input = cadre_json_text(e->input, e->length);
+    json_t *input = cadre_json_string(e->input, e->length);
     if (!with_output) return json_pack("[iio]", SESSION, e->line, input);
-    json_t *output = e->output ? cadre_json_text(e->output, strlen(e->output)) : json_null();
+    json_t *output = e->output ? cadre_json_string(e->output, strlen(e->output)) : json_null();
     return json_pack("[ii[oo]]", SESSION, e->line, input, output);
 }
 

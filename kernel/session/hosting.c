@@ -130,12 +130,12 @@ static void handle_return(front *self, const cadre_host_event *event)
 {
     json_t *value = json_loadb(event->text ? event->text : "", event->length,
                                JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    if (!value) value = cadre_json_text(event->text ? event->text : "", event->length);
+    if (!value) value = cadre_json_string(event->text ? event->text : "", event->length);
     streams_flush(&self->streams, front_now());
     front_publish(
         self, NULL, "display_data",
         json_pack("{s{soso}s{}}", "data", "application/vnd.cadre.return+json", value, "text/plain",
-                  cadre_json_text(event->text ? event->text : "", event->length), "metadata"));
+                  cadre_json_string(event->text ? event->text : "", event->length), "metadata"));
 }
 
 static void handle_event(front *self, cadre_host_event *event)

@@ -12,7 +12,7 @@ json_t *front_error_content(const char *name, const char *value)
     char line[600];
     snprintf(line, sizeof line, "%s: %s", name, value);
     return json_pack("{sssssss[o]}", "status", "error", "ename", name, "evalue", value, "traceback",
-                     cadre_json_text(line, strlen(line)));
+                     cadre_json_string(line, strlen(line)));
 }
 
 static json_t *kernel_info(front *self, const cadre_message *message)

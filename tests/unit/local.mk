@@ -3,3 +3,4 @@ include tests/unit/wire.mk
 include tests/unit/compile.mk
 include tests/unit/cli.mk
 include tests/unit/load.mk
+include tests/unit/session.mk
