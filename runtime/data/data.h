@@ -80,18 +80,30 @@ typedef struct cadre_slice {
     size_t row_count;
 } cadre_slice;
 
-/* cadre_slices_by(table, "carrier", "origin"): one slice per combination present, in order of
- * the key text. Rows with a missing key form no slice and are counted in _skipped. */
+/* cadre_slices_by(table, "carrier", "origin"): one slice per combination present of up to 16
+ * columns of text or whole numbers, ordered by the first key, then the second and so on: texts in
+ * byte order, whole numbers by size. Rows with a missing key form no slice and are counted in
+ * cadre_slices_skipped. The table must outlive them. An unknown column is an error that lists
+ * those there are. */
 #define cadre_slices_by(table, ...)                                                                \
     cadre_slices_by_columns((table), (const char *const[]){__VA_ARGS__, 0})
 CADRE_API cadre_slices *cadre_slices_by_columns(const cadre_table *table,
                                                 const char *const *columns);
+/* The same with the error as a value. */
+CADRE_API cadre_slices *cadre_slices_by_columns_with(const cadre_table *table,
+                                                     const char *const *columns,
+                                                     cadre_error *error);
 CADRE_API void cadre_slices_free(cadre_slices *slices);
 CADRE_API size_t cadre_slices_count(const cadre_slices *slices);
+CADRE_API size_t cadre_slices_skipped(const cadre_slices *slices); /* rows with a missing key */
+/* Borrowed; NULL beyond the last. */
 CADRE_API const cadre_slice *cadre_slices_get(const cadre_slices *slices, size_t index);
-/* Only the slices whose name equals or begins with `name` ("UA" -> UA/EWR, UA/JFK, UA/LGA);
- * "all" and "" keep all. New; an unknown name is an error that lists names. */
+/* Only the slices whose name is `name` or whose first key values are (not a part of one: "UA" ->
+ * UA/EWR, UA/JFK, UA/LGA; "U" -> none); "all" and "" keep all. New; the slices given may be freed
+ * before it. An unknown name is an error that lists names. */
 CADRE_API cadre_slices *cadre_slices_select(const cadre_slices *slices, const char *name);
+CADRE_API cadre_slices *cadre_slices_select_with(const cadre_slices *slices, const char *name,
+                                                 cadre_error *error);
 
 #ifdef __cplusplus
 }
