@@ -36,7 +36,7 @@ typedef struct front {
     int *generation_counts; /* execution count of each generation, from 1 */
     size_t generation_capacity;
 
-    request *queue; /* oldest first */
+    request *queue, *queue_last; /* oldest first; last: only while there is one */
     size_t queue_bytes, queue_length;
     execution *current;
     uint64_t serial;     /* of the last execution */
@@ -71,7 +71,7 @@ void front_handle(front *self, cadre_channel channel, cadre_message *message); /
 /* {"status": "error", ...} with a traceback of one line. */
 json_t *front_error_content(const char *name, const char *value);
 
-/* ---- execute.c */
+/* ---- queue.c, execute.c, input.c */
 void execute_queue(front *self, cadre_channel channel, cadre_message *message); /* stolen */
 void execute_advance(front *self); /* starts the next cell when it is time */
 void execute_interrupt(front *self);

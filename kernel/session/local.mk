@@ -1,6 +1,7 @@
 noinst_LTLIBRARIES += libsession.la
 libsession_la_SOURCES = kernel/session/session.h kernel/session/front.h kernel/session/front.c \
-    kernel/session/requests.c kernel/session/execute.c kernel/session/hosting.c \
+    kernel/session/requests.c kernel/session/execution.h kernel/session/queue.c \
+    kernel/session/execute.c kernel/session/input.c kernel/session/outcome.c kernel/session/hosting.c \
     kernel/session/engine.c kernel/session/assist.c kernel/session/usage.c \
     kernel/session/streams.h kernel/session/streams.c kernel/session/history.h \
     kernel/session/history.c kernel/session/parameters.h kernel/session/parameters.c \
