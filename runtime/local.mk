@@ -15,7 +15,8 @@ libcadre_la_SOURCES =
 libcadre_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENBLAS_CFLAGS) $(SODIUM_CFLAGS) $(JANSSON_CFLAGS) \
     $(ZMQ_CFLAGS)
 libcadre_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -Wl,-z,defs
-libcadre_la_LIBADD = libbase.la $(OPENBLAS_LIBS) $(SODIUM_LIBS) $(JANSSON_LIBS) -lm
+# libwire.la has libbase.la in it.
+libcadre_la_LIBADD = libwire.la $(OPENBLAS_LIBS) $(SODIUM_LIBS) $(JANSSON_LIBS) -lm
 
 # The same sources with every symbol within reach, for the unit tests.
 check_LTLIBRARIES += libcadre_whole.la

@@ -4,3 +4,5 @@ include tests/unit/compile.mk
 include tests/unit/cli.mk
 include tests/unit/load.mk
 include tests/unit/session.mk
+include tests/unit/show.mk
+include tests/unit/loop.mk
