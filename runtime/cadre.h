@@ -18,6 +18,7 @@
 #include "data/data.h"
 #include "loop/loop.h"
 #include "model/model.h"
+#include "notebook/json.h"
 #include "notebook/notebook.h"
 #include "show/show.h"
 #include "store/store.h"
