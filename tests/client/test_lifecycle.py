@@ -1,0 +1,149 @@
+"""Starting, stopping, restarting, interrupting: as clients do it, and what is left afterwards."""
+import os
+import pathlib
+import signal
+import time
+import uuid
+
+import pytest
+
+import lab
+
+ROUNDS = 200 if os.environ.get("CADRE_TEST_LONG") == "yes" else 20
+
+
+def left_files():
+    """Files that a kernel may leave behind by mistake."""
+    return {str(p) for folder in ("/tmp", "/dev/shm") for p in pathlib.Path(folder).glob("*cadre*")}
+
+
+def test_starts_and_stops_leave_nothing():
+    mark = f"CADRE_TEST_MARK={uuid.uuid4()}"
+    name, value = mark.split("=")
+    before = left_files()
+    for round_ in range(ROUNDS):
+        with lab.Kernel(env={name: value}) as kernel:
+            assert kernel.run(f"int n = {round_}; n + 1").value == str(round_ + 1)
+            assert len(lab.marked(mark)) >= 2, "front and host are two processes"
+            seconds = kernel.shutdown()
+            assert seconds < 2.0, f"shutdown took {seconds:.1f} s"
+        assert lab.eventually(lambda: not lab.marked(mark)), \
+            [lab.processes().get(pid) for pid in lab.marked(mark)]
+    assert left_files() <= before
+
+
+def test_shutdown_while_a_cell_runs():
+    mark = f"CADRE_TEST_MARK={uuid.uuid4()}"
+    with lab.Kernel(env=dict([mark.split("=")])) as kernel:
+        kernel.send("#include <unistd.h>\nfor (;;) sleep(1);")
+        time.sleep(0.5)
+        assert kernel.shutdown() < 4
+    assert lab.eventually(lambda: not lab.marked(mark))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_everything_ends_with_the_front(number):
+    mark = f"CADRE_TEST_MARK={uuid.uuid4()}"
+    with lab.Kernel(env=dict([mark.split("=")])) as kernel:
+        kernel.send("#include <unistd.h>\nfor (;;) sleep(1);")
+        assert lab.eventually(lambda: len(lab.marked(mark)) >= 2)
+        os.kill(kernel.pid, number)
+        assert lab.eventually(lambda: not lab.marked(mark)), \
+            [lab.processes().get(pid) for pid in lab.marked(mark)]
+
+
+def test_restart_is_a_clean_kernel_on_the_same_ports(kernel):
+    ports = kernel.manager.get_connection_info()
+    assert kernel.run("int gone = 1; gone").value == "1"
+    kernel.restart()
+    assert kernel.manager.get_connection_info() == ports
+    assert kernel.run("gone").error_name == "CompileError"
+    answer = kernel.run("3 * 3")
+    assert answer.value == "9" and answer.reply["execution_count"] == 2
+
+
+def test_interrupt_keeps_the_state(kernel):
+    assert kernel.run("volatile long steps = 0;").status == "ok"
+    sent = kernel.send("for (;;) steps++;")
+    time.sleep(0.5)
+    begin = time.monotonic()
+    kernel.manager.interrupt_kernel()
+    answer = kernel.collect(sent, timeout=5)
+    assert time.monotonic() - begin < 1.0
+    assert answer.error_name == "KeyboardInterrupt"
+    assert kernel.run("steps > 0").value == "1"
+
+
+def test_interrupt_by_message(kernel):
+    sent = kernel.send("#include <unistd.h>\nsleep(30);")
+    time.sleep(0.5)
+    message = kernel.client.session.msg("interrupt_request", {})
+    kernel.client.control_channel.send(message)
+    assert kernel.reply(message["header"]["msg_id"], channel="control")["status"] == "ok"
+    assert kernel.collect(sent, timeout=5).error_name == "KeyboardInterrupt"
+
+
+def test_interrupts_of_an_idle_kernel_do_nothing(kernel):
+    assert kernel.run("int v = 5;").status == "ok"
+    for _ in range(5):
+        kernel.manager.interrupt_kernel()
+        time.sleep(0.05)
+    assert kernel.run("v").value == "5"
+
+
+def test_queued_cells_are_aborted_after_an_error(kernel):
+    failing = kernel.send("#include <unistd.h>\nusleep(300000);\nundeclared();")
+    waiting = [kernel.send(f"puts(\"{n}\");") for n in range(3)]
+    assert kernel.collect(failing).status == "error"
+    for sent in waiting:
+        answer = kernel.collect(sent)
+        assert answer.status == "aborted" and answer.stdout == ""
+    assert kernel.run("1 + 1").value == "2"
+
+
+def test_answers_come_while_a_cell_runs(kernel):
+    sent = kernel.send("#include <unistd.h>\nsleep(2);")
+    time.sleep(0.3)
+    message = kernel.client.session.msg("kernel_info_request", {})
+    begin = time.monotonic()
+    kernel.client.control_channel.send(message)
+    reply = kernel.reply(message["header"]["msg_id"], channel="control")
+    assert time.monotonic() - begin < 0.5
+    assert reply["status"] == "ok" and reply["language_info"]["name"] == "c"
+    assert kernel.client.hb_channel.is_beating()
+    kernel.manager.interrupt_kernel()
+    kernel.collect(sent)
+
+
+def test_order_of_messages(kernel):
+    answer = kernel.run('printf("a\\n"); 5')
+    kinds = [m["msg_type"] for m in answer.messages]
+    assert kinds[0] == "status" and kinds[-1] == "status"
+    assert kinds[1] == "execute_input"
+    assert kinds.index("stream") < kinds.index("execute_result")
+    assert len({m["header"]["session"] for m in answer.messages}) == 1
+    assert len({m["header"]["msg_id"] for m in answer.messages}) == len(answer.messages)
+
+
+def test_silent_and_unstored_cells(kernel):
+    count = kernel.run("1").reply["execution_count"]
+    answer = kernel.run("int quiet = 3; quiet", silent=True, store_history=False)
+    assert answer.value is None
+    assert "execute_input" not in [m["msg_type"] for m in answer.messages]
+    assert kernel.run("quiet").reply["execution_count"] == count + 1
+
+
+def test_unknown_and_comm_requests(kernel):
+    for kind, content in (("no_such_request", {}),
+                          ("comm_open", {"comm_id": "c1", "target_name": "nobody", "data": {}}),
+                          ("comm_msg", {"comm_id": "c1", "data": {}})):
+        message = kernel.client.session.msg(kind, content)
+        kernel.client.shell_channel.send(message)
+        seen = []
+        while not seen or seen[-1] != "idle":
+            got = kernel.client.get_iopub_msg(timeout=5)
+            if got["parent_header"].get("msg_id") == message["header"]["msg_id"]:
+                seen.append(got["content"].get("execution_state", got["msg_type"]))
+        assert seen[0] == "busy"
+        assert ("comm_close" in seen) == (kind == "comm_open")
+    assert kernel.run("1 + 2").value == "3"
