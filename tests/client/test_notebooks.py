@@ -1,4 +1,5 @@
 """The notebooks of the demo with nbclient and papermill, and their models against numpy."""
+import hashlib
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import numpy
 import pandas
 import papermill
 import pytest
+import safetensors
 import safetensors.numpy
 
 import lab
@@ -100,7 +102,7 @@ def test_papermill_help():
 
 
 def refit(rows, alpha=1.0):
-    """The stated model: ({coefficients by name}, held-out error, error of the mean)."""
+    """The stated model, and its errors on the held-out rows."""
     rows = rows.dropna(subset=["arr_delay", *NUMERIC, "dest"])
     held = rows["day"] % 5 == 0
     train, test = rows[~held], rows[held]
@@ -122,8 +124,10 @@ def refit(rows, alpha=1.0):
     coefficients[:len(NUMERIC)] *= (scale > 0).to_numpy()
     wrong = design(test) @ coefficients + intercept - test["arr_delay"].to_numpy()
     plain = middle - test["arr_delay"].to_numpy()
-    return (numpy.append(coefficients, intercept), numpy.sqrt(numpy.mean(wrong ** 2)),
-            numpy.sqrt(numpy.mean(plain ** 2)), levels)
+    return {"coefficients": coefficients, "intercept": intercept, "levels": levels,
+            "rows_train": len(train), "rows_test": len(test),
+            "error": numpy.sqrt(numpy.mean(wrong ** 2)),
+            "error_mean": numpy.sqrt(numpy.mean(plain ** 2))}
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +141,52 @@ def flights():
 def test_pandas_sees_the_slices_that_the_issue_names(flights):
     assert len(flights) == 35
     assert min(map(len, flights.values())) == 6 and max(map(len, flights.values())) == 46087
+
+
+@pytest.fixture(scope="module")
+def manifest(work, worker):
+    with open(work / "build" / "models" / "manifest.json") as file:
+        return json.load(file)
+
+
+def test_every_slice_has_a_model_or_a_reason(manifest, flights):
+    text = json.dumps(manifest)
+    trained = {m["name"] for m in manifest["models"]}
+    assert len(trained) == len(manifest["models"]) >= 30
+    for name, rows in flights.items():
+        whole = rows.dropna(subset=["arr_delay", *NUMERIC, "dest"])
+        train = whole[whole["day"] % 5 != 0]
+        needed = len(NUMERIC) + train["dest"].nunique() + 1
+        small = len(train) < needed or len(train) == len(whole)
+        assert (name in trained) != small, f"{name}: {len(train)} rows, {needed} needed"
+        assert json.dumps(name)[1:-1] in text, f"{name} is not listed"
+
+
+def test_files_are_what_the_manifest_says(work, manifest):
+    for model in manifest["models"]:
+        data = (work / "build" / "models" / model["file"]).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == model["sha256"], model["name"]
+
+
+def test_every_coefficient_and_error_is_numpys(work, manifest, flights):
+    worst_coefficient = worst_error = 0.0
+    for model in manifest["models"]:
+        path = work / "build" / "models" / model["file"]
+        tensors = safetensors.numpy.load_file(path)
+        expected = refit(flights[model["name"]])
+        ours = numpy.append(tensors["coefficients"], tensors["intercept"])
+        theirs = numpy.append(expected["coefficients"], expected["intercept"])
+        assert ours.shape == theirs.shape, model["name"]
+        with safetensors.safe_open(path, framework="numpy") as file:
+            features = json.loads(file.metadata()["features"])
+        assert features == NUMERIC + [f"dest={level}" for level in expected["levels"]]
+        away = numpy.max(numpy.abs(ours - theirs)) / numpy.max(numpy.abs(theirs[:-1]))
+        worst_coefficient = max(worst_coefficient, away)
+        for name in ("error", "error_mean"):
+            away = abs(model["metrics"][name] / expected[name] - 1)
+            worst_error = max(worst_error, away)
+            assert away < 1e-9, (model["name"], name)
+        for name in ("rows_train", "rows_test"):
+            assert model["metrics"][name] == expected[name], (model["name"], name)
+    print(f"largest difference: coefficients {worst_coefficient:.1e}, errors {worst_error:.1e}")
+    assert worst_coefficient < 1e-9
