@@ -7,6 +7,10 @@ cd "$(dirname "$0")/../.."
 root=$PWD/build/trixie
 
 [ "$(id -u)" -eq 0 ] || { echo "debootstrap needs root"; exit 1; }
+# In mount points of its own: they are gone with this process, however it ends.
+if [ -z "${CADRE_TRIXIE_APART-}" ]; then
+    CADRE_TRIXIE_APART=1 exec unshare --mount --propagation private bash "$0"
+fi
 command -v debootstrap >/dev/null || {
     DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends debootstrap
 }
@@ -28,12 +32,6 @@ while IFS= read -r -d '' pair; do
     esac
 done </proc/self/environ
 
-mounted=()
-cleanup() {
-    for place in "${mounted[@]}"; do umount -l "$place" || true; done
-}
-trap cleanup EXIT
-
 if [ ! -f "$root/.whole" ]; then
     rm -rf "$root"
     debootstrap --variant=minbase --include=ca-certificates trixie "$root" "$mirror"
@@ -41,19 +39,22 @@ if [ ! -f "$root/.whole" ]; then
 fi
 for place in proc sys dev dev/shm dev/pts; do
     mount --bind "/$place" "$root/$place"
-    mounted=("$root/$place" "${mounted[@]}")
 done
-# Names, certificates and apt's own settings of this machine.
-cp /etc/resolv.conf /etc/hosts "$root/etc/" 2>/dev/null || true
+# Names, certificates and settings by which this machine reaches its package sources.
+cp /etc/resolv.conf /etc/hosts "$root/etc/"
 mkdir -p "$root/etc/apt/apt.conf.d" "$root/usr/local/share/ca-certificates"
-cp -r /etc/apt/apt.conf.d/*proxy* "$root/etc/apt/apt.conf.d/" 2>/dev/null || true
-cp /usr/local/share/ca-certificates/*.crt "$root/usr/local/share/ca-certificates/" 2>/dev/null &&
-    inside update-ca-certificates
+for file in /etc/apt/apt.conf.d/*; do
+    grep -qiE 'proxy|https?::' "$file" && cp "$file" "$root/etc/apt/apt.conf.d/"
+done
+for file in /usr/local/share/ca-certificates/*.crt; do
+    [ -f "$file" ] && cp "$file" "$root/usr/local/share/ca-certificates/"
+done
+inside update-ca-certificates
 for pair in "${pass[@]}"; do # files that the variables name
     value=${pair#*=}
-    [ -f "$value" ] && install -D -m 644 "$value" "$root$value"
+    if [ -f "$value" ]; then install -D -m 644 "$value" "$root$value"; fi
 done
-[ -f /etc/pip.conf ] && cp /etc/pip.conf "$root/etc/pip.conf"
+if [ -f /etc/pip.conf ]; then cp /etc/pip.conf "$root/etc/pip.conf"; fi
 
 mkdir -p "$root/cadre"
 if git rev-parse --git-dir >/dev/null 2>&1; then

@@ -3,6 +3,8 @@
 #ifndef CADRE_TIDY_H
 #define CADRE_TIDY_H
 #include "base/base.h"
+/* gcc's, and not clang's. */
+#define _Float128 long double
 #define cadre_error_set(error, code, ...) (cadre_error_set((error), (code), __VA_ARGS__), (code))
 #define cadre_error_set_at(error, code, file, line, column, ...)                                   \
     (cadre_error_set_at((error), (code), (file), (line), (column), __VA_ARGS__), (code))

@@ -8,6 +8,7 @@ import concurrent.futures
 import hashlib
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -16,9 +17,10 @@ HINTS = ROOT / "tests" / "tools" / "tidy.h"
 
 
 def flags(build):
-    packages = ["libzmq", "libsodium", "jansson", "openblas", "libdw", "check"]
-    out = subprocess.run(["pkg-config", "--cflags", *packages], capture_output=True, text=True,
-                         check=True).stdout.split()
+    """What the compiler gets, with the folders of libraries as configure found them."""
+    makefile = (build / "Makefile").read_text()
+    out = [flag for name, value in re.findall(r"^([A-Z]+)_CFLAGS = (.*)$", makefile, re.M)
+           if name not in ("AM", "WARN", "SANITIZE") for flag in value.split()]
     folders = [f"-D{name}=\"/none\"" for name in ("CADRE_BINDIR", "CADRE_LIBDIR", "CADRE_LIBEXECDIR",
                                                   "CADRE_DATADIR", "CADRE_INCLUDEDIR")]
     return ["-std=gnu17", f"-I{build}", f"-I{ROOT}", f"-I{ROOT}/runtime", f"-I{ROOT}/kernel",

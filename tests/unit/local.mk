@@ -1,4 +1,5 @@
-# tests/unit
+# tests/unit: one suite per folder, and what else a release holds
+include tests/local.mk
 include tests/unit/wire.mk
 include tests/unit/compile.mk
 include tests/unit/cli.mk
