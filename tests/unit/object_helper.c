@@ -92,3 +92,16 @@ char *test_link(const char *source, const char *extra)
     close(fd);
     return strdup(output);
 }
+
+bool test_has_program(const char *program)
+{
+    char *path = strdup(getenv("PATH") ? getenv("PATH") : ""), *rest = NULL, file[4096];
+    bool found = false;
+    for (char *folder = strtok_r(path, ":", &rest); folder && !found;
+         folder = strtok_r(NULL, ":", &rest)) {
+        snprintf(file, sizeof file, "%s/%s", folder, program);
+        found = access(file, X_OK) == 0;
+    }
+    free(path);
+    return found;
+}

@@ -2,6 +2,7 @@
 #ifndef TEST_OBJECT_HELPER_H
 #define TEST_OBJECT_HELPER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct test_object {
@@ -13,6 +14,8 @@ typedef struct test_object {
  * Fails the running test when the compiler refuses. */
 test_object test_compile(const char *source, const char *extra);
 test_object test_compile_with(const char *compiler, const char *source, const char *extra);
+/* Is the program on PATH? */
+bool test_has_program(const char *program);
 /* Links a shared library; the path of a temporary file, free() it and unlink it. */
 char *test_link(const char *source, const char *extra);
 
