@@ -168,8 +168,8 @@ static int apply(struct build *build, struct section_state *section, const Elf64
     uint64_t place = section->address + relocation->r_offset;
     uint64_t addend = (uint64_t)relocation->r_addend;
     uint64_t table = (uint64_t)(uintptr_t)build->loader->slots;
-    uint64_t slot = (uint64_t)(uintptr_t)(branch ? (void *)&symbol->slot->call
-                                                 : (void *)&symbol->slot->address);
+    uint64_t slot = (uint64_t)(uintptr_t)symbol->slot +
+                    (branch ? offsetof(struct slot, call) : offsetof(struct slot, address));
     uint64_t stub = build->module->blocks[ARENA_CODE].address
                         ? (uint64_t)(uintptr_t)build->module->blocks[ARENA_CODE].address +
                               build->stub_start + (uint64_t)symbol->stub * 8

@@ -45,6 +45,26 @@ static void relocate(cadre_types *types, const Elf64_Shdr *sections, size_t coun
     }
 }
 
+static bool overlaps(uint64_t offset, uint64_t size, const void *start, const void *base,
+                     uint64_t length)
+{
+    uint64_t other = (uint64_t)((const unsigned char *)start - (const unsigned char *)base);
+    return offset < other + length && other < offset + size;
+}
+
+/* A damaged object must not have its headers or symbols changed after they were checked. */
+static bool may_relocate(const cadre_types *types, const Elf64_Shdr *sections, size_t count,
+                         const Elf64_Shdr *target)
+{
+    uint64_t offset = target->sh_offset, size = target->sh_size;
+    return !(target->sh_flags & (SHF_ALLOC | SHF_COMPRESSED)) && target->sh_type != SHT_NOBITS &&
+           offset >= sizeof(Elf64_Ehdr) &&
+           !overlaps(offset, size, sections, types->image, count * sizeof *sections) &&
+           !overlaps(offset, size, types->symbols, types->image,
+                     types->symbol_count * sizeof *types->symbols) &&
+           !overlaps(offset, size, types->names, types->image, types->names_size);
+}
+
 static bool read_headers(cadre_types *types, const Elf64_Shdr **sections, size_t *count)
 {
     const Elf64_Ehdr *header = (const Elf64_Ehdr *)types->image;
@@ -72,6 +92,7 @@ static bool read_headers(cadre_types *types, const Elf64_Shdr **sections, size_t
         types->symbols = (const Elf64_Sym *)(types->image + section->sh_offset);
         types->symbol_count = section->sh_size / sizeof(Elf64_Sym);
         types->names = (const char *)types->image + names->sh_offset;
+        types->names_size = names->sh_size;
         for (size_t k = 0; k < types->symbol_count; k++) {
             if (types->symbols[k].st_name >= names->sh_size) return false;
         }
@@ -97,12 +118,10 @@ cadre_types *cadre_types_open(const unsigned char *object, size_t length, cadre_
     }
     for (size_t i = 1; i < count; i++) {
         const Elf64_Shdr *section = &sections[i];
-        if (section->sh_type != SHT_RELA || section->sh_info >= count ||
-            section->sh_offset % 8 != 0 || (sections[section->sh_info].sh_flags & SHF_ALLOC) ||
-            (sections[section->sh_info].sh_flags & SHF_COMPRESSED) ||
-            sections[section->sh_info].sh_type == SHT_NOBITS)
-            continue;
-        relocate(types, sections, count, i);
+        if (section->sh_type == SHT_RELA && section->sh_info < count && types->symbols &&
+            section->sh_offset % 8 == 0 &&
+            may_relocate(types, sections, count, &sections[section->sh_info]))
+            relocate(types, sections, count, i);
     }
     elf_version(EV_CURRENT);
     types->elf = elf_memory((char *)types->image, types->length);

@@ -15,6 +15,7 @@ struct cadre_types {
     const Elf64_Sym *symbols; /* inside image, checked */
     size_t symbol_count;
     const char *names;
+    size_t names_size;
 };
 
 /* Code of section i is taken to be at this address, so that places of different sections differ. */
