@@ -75,6 +75,15 @@ static void commit(front *self)
     engine_post(self, &work->job, engine_run_commit, execute_committed);
 }
 
+/* What the launcher of an environment could not give (cadre env exec), once, where it is seen. */
+static void tell_environment(front *self)
+{
+    const char *note = getenv("CADRE_ENVIRONMENT_NOTE");
+    if (!note || !*note || self->current->silent) return;
+    front_note(self, note);
+    unsetenv("CADRE_ENVIRONMENT_NOTE");
+}
+
 void execute_prepared(void *context, job *base)
 {
     front *self = context;
@@ -106,6 +115,7 @@ void execute_prepared(void *context, job *base)
         execution_finish_cell(self);
         return;
     }
+    tell_environment(self);
     if (run->cell->warnings && *run->cell->warnings) front_note(self, run->cell->warnings);
     if (run->cell->notes && *run->cell->notes) front_note(self, run->cell->notes);
     run->runs_main = run->cell->runs_main;
