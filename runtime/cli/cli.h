@@ -8,6 +8,7 @@
 #ifndef CADRE_CLI_H
 #define CADRE_CLI_H
 
+int cadre_cli_run(int argc, char **argv);        /* runs a notebook */
 int cadre_cli_env(int argc, char **argv);        /* env add|list|remove|exec */
 int cadre_cli_doctor(int argc, char **argv);     /* checks the installation */
 int cadre_cli_kernelspec(int argc, char **argv); /* kernelspec install|remove */

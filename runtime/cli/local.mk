@@ -3,7 +3,7 @@ bin_PROGRAMS += cadre
 cadre_cli_sources = runtime/cli/cli.h \
     runtime/cli/specs.h runtime/cli/specs.c \
     runtime/cli/limits.h runtime/cli/limits.c runtime/cli/cgroup.c \
-    runtime/cli/env.c runtime/cli/kernelspec.c runtime/cli/doctor.c
+    runtime/cli/run.c runtime/cli/env.c runtime/cli/kernelspec.c runtime/cli/doctor.c
 cadre_SOURCES = runtime/cli/main.c $(cadre_cli_sources)
 cadre_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 cadre_LDADD = libcadre.la libbase.la $(JANSSON_LIBS)

@@ -11,6 +11,7 @@ typedef struct subcommand {
 } subcommand;
 
 static const subcommand subcommands[] = {
+    {"run", "run a notebook with parameters and write it with its outputs", cadre_cli_run},
     {"env", "kernels of a fixed size: add, list, remove", cadre_cli_env},
     {"kernelspec", "show the kernel to Jupyter, or take it away: install, remove",
      cadre_cli_kernelspec},

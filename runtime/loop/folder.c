@@ -80,9 +80,16 @@ static json_t *describe(const char *name, const slice_result *result)
     free(file);
     json_object_set_new(entry, "sha256", json_string(text));
     json_object_set_new(entry, "bytes", json_integer((json_int_t)result->length));
-    for (size_t i = 0; i < METRIC_COUNT; i++)
-        if (isfinite(result->metrics[i]))
-            json_object_set_new(entry, cadre_loop_metrics[i], json_real(result->metrics[i]));
+    json_t *metrics = json_object();
+    for (size_t i = 0; i < METRIC_COUNT; i++) {
+        const char *metric = cadre_loop_metrics[i];
+        double value = result->metrics[i];
+        if (!isfinite(value)) continue;
+        bool is_count = strncmp(metric, "rows_", 5) == 0 && value >= 0 && value < 1e15;
+        json_object_set_new(metrics, metric,
+                            is_count ? json_integer((json_int_t)value) : json_real(value));
+    }
+    json_object_set_new(entry, "metrics", metrics);
     return entry;
 }
 

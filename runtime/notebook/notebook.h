@@ -19,8 +19,14 @@ extern "C" {
 #endif
 
 /* Output of a cell as it comes: kind is "stdout", "stderr", "display" (its plain text, values of
- * cells too) or "error" (the traceback). */
+ * cells too; not what cadre_notebook_return gave) or "error" (the traceback). */
 typedef void (*cadre_notebook_output)(void *user, const char *kind, const char *text);
+
+/* Called once before anything is started: `language` is the kernelspec's ("c", "python", "" when
+ * it names none), `cells` the text of all code cells, NULL-terminated. A negative status with
+ * *error filled refuses the run. */
+typedef int (*cadre_notebook_check)(void *user, const char *language, const char *const *cells,
+                                    cadre_error *error);
 
 typedef struct cadre_notebook_options {
     const char *parameters;  /* JSON object text: {"cpu_count": 2}; NULL: none */
@@ -30,7 +36,8 @@ typedef struct cadre_notebook_options {
     double cell_timeout;     /* seconds per cell; 0: none */
     bool quiet;              /* no progress display */
     cadre_notebook_output on_output; /* called while cells run; NULL: nobody */
-    void *user;                      /* for on_output */
+    cadre_notebook_check check;      /* NULL: none */
+    void *user;                      /* for on_output and check */
 } cadre_notebook_options;
 
 typedef struct cadre_notebook_result {

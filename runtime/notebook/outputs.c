@@ -151,7 +151,7 @@ static void take_display(cadre_outputs *outputs, const cadre_message *message, c
         json_decref(outputs->returned);
         outputs->returned = json_incref(value);
     }
-    tell(outputs, "display", text_of(data, "text/plain"));
+    if (!value) tell(outputs, "display", text_of(data, "text/plain"));
     json_t *output = json_pack("{s:s, s:o, s:o}", "output_type", type, "data", data, "metadata",
                                metadata_of(message->content));
     if (!output) return;

@@ -103,6 +103,30 @@ static int prepare_output(const char *output, cadre_error *error)
     return status;
 }
 
+static int call_check(notebook_run *run, cadre_error *error)
+{
+    const json_t *list = json_object_get(run->document, "cells");
+    const char *language = json_string_value(json_object_get(run->spec.json, "language"));
+    char **cells = calloc(json_array_size(list) + 1, sizeof *cells);
+    size_t count = 0;
+    int status = CADRE_OK;
+    for (size_t i = 0; cells && i < json_array_size(list); i++) {
+        const json_t *cell = json_array_get(list, i);
+        if (!cadre_document_is_code(cell)) continue;
+        cells[count] = cadre_document_source(cell);
+        if (!cells[count++]) status = CADRE_EMEMORY;
+    }
+    if (!cells || status < 0)
+        status = cadre_error_set(error, CADRE_EMEMORY, "no memory for the notebook's cells");
+    else
+        status = run->options->check(run->options->user, language ? language : "",
+                                     (const char *const *)cells, error);
+    for (size_t i = 0; i < count; i++)
+        free(cells[i]);
+    free(cells);
+    return status;
+}
+
 static int start(notebook_run *run, cadre_error *error)
 {
     char *full = realpath(run->path, NULL), *copy = full ? strdup(full) : NULL;
@@ -356,6 +380,7 @@ static int run_notebook(notebook_run *run, cadre_error *error)
     if (!run->document) return error->code;
     if ((status = read_parameters(run, error)) < 0) return status;
     if ((status = choose_kernel(run, error)) < 0) return status;
+    if (run->options->check && (status = call_check(run, error)) < 0) return status;
     if (run->options->output && (status = prepare_output(run->options->output, error)) < 0)
         return status;
     if ((status = start(run, error)) < 0) return status;

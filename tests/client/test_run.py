@@ -146,7 +146,7 @@ def test_what_is_no_notebook(run, tmp_path, what):
 
 def test_an_output_that_cannot_be_written(cadre, tmp_path):
     path = lab.notebook(tmp_path / "in.ipynb", 'puts("1");')
-    done = cadre("run", path, "-o", tmp_path / "nowhere" / "out.ipynb")
+    done = cadre("run", path, "-o", path / "nowhere" / "out.ipynb")
     assert done.returncode != 0 and "nowhere" in done.stderr
 
 
