@@ -61,18 +61,22 @@ TREE_BANNED = [
     (r"\b(TODO|FIXME|XXX|HACK)\b", "a mark of unfinished work"),
 ]
 
+FOLDERS = ("kernel", "runtime", "notebooks", "kernelspec", "tests", "docs", ".ci")
+TOP = ("bootstrap", "check", "demo", "configure.ac", "Makefile.am", "README.md", "CHANGELOG.md",
+       "CONTRIBUTING.md")
+
 
 def files(*suffixes):
-    """What git tracks or would track; without git, what lies there outside of build."""
+    """What git tracks or would track; without git (a release), what lies in the source folders."""
     run = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT,
                          capture_output=True, text=True)
     if run.returncode == 0:
         names = run.stdout.splitlines()
     else:
-        names = [str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file()]
-    skip = ("build/", "build-aux/", "autom4te.cache/", ".git/")
-    return [n for n in names if not n.startswith(skip) and (ROOT / n).is_file()
-            and (not suffixes or n.endswith(suffixes))]
+        names = [p.relative_to(ROOT).as_posix() for folder in FOLDERS
+                 for p in (ROOT / folder).rglob("*") if "__pycache__" not in p.parts]
+        names += [n for n in TOP if (ROOT / n).exists()]
+    return [n for n in names if (ROOT / n).is_file() and (not suffixes or n.endswith(suffixes))]
 
 
 def code_of(text):
