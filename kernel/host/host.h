@@ -27,44 +27,44 @@ typedef enum cadre_snapshot_policy {
 } cadre_snapshot_policy;
 
 typedef struct cadre_host_options {
-    const char *program; /* NULL: libexecdir/cadre-host */
+    const char *program;      /* NULL: libexecdir/cadre-host */
     char *const *environment; /* NULL: the front's own */
 } cadre_host_options;
 
 typedef struct cadre_host_run_request {
-    const cadre_cell *cell;   /* borrowed until CADRE_HOST_DONE or CADRE_HOST_ROLLED_BACK */
-    uint64_t generation;      /* of the engine before this cell: what a roll-back returns to */
+    const cadre_cell *cell; /* borrowed until CADRE_HOST_DONE or CADRE_HOST_ROLLED_BACK */
+    uint64_t generation;    /* of the engine before this cell: what a roll-back returns to */
     bool allow_stdin;
     cadre_snapshot_policy snapshot;
 } cadre_host_run_request;
 
 typedef enum cadre_host_event_kind {
-    CADRE_HOST_READY,         /* the host is up (once at start, once after a restart) */
-    CADRE_HOST_STREAM,        /* name = "stdout" | "stderr", text/length: raw bytes, any size */
-    CADRE_HOST_DISPLAY,       /* text: JSON of a rich display, see docs in host/display.h */
-    CADRE_HOST_RETURN,        /* text: JSON given to cadre_notebook_return */
-    CADRE_HOST_INPUT,         /* text: prompt, password: flag; answer with cadre_host_input */
-    CADRE_HOST_NOTE,          /* text: a remark for the user ("no memory for a snapshot") */
-    CADRE_HOST_ARRAY,         /* array: run-time bounds of a declared array */
-    CADRE_HOST_VALUE,         /* address, size: the cell's last value, valid until the next run */
-    CADRE_HOST_LINK_ERROR,    /* text: nothing ran; which symbol is missing and who needs it */
-    CADRE_HOST_DONE,          /* the cell ended and memory is as it left it: see outcome */
-    CADRE_HOST_ROLLED_BACK,   /* the host died; memory is that of `generation`. error_name such
-                                 as SIGSEGV, text: what happened, traceback: coloured lines */
-    CADRE_HOST_LOST           /* host and copy are gone: state is lost, text says why */
+    CADRE_HOST_READY,       /* the host is up (once at start, once after a restart) */
+    CADRE_HOST_STREAM,      /* name = "stdout" | "stderr", text/length: raw bytes, any size */
+    CADRE_HOST_DISPLAY,     /* text: JSON of a rich display, see docs in host/display.h */
+    CADRE_HOST_RETURN,      /* text: JSON given to cadre_notebook_return */
+    CADRE_HOST_INPUT,       /* text: prompt, password: flag; answer with cadre_host_input */
+    CADRE_HOST_NOTE,        /* text: a remark for the user ("no memory for a snapshot") */
+    CADRE_HOST_ARRAY,       /* array: run-time bounds of a declared array */
+    CADRE_HOST_VALUE,       /* address, size: the cell's last value, valid until the next run */
+    CADRE_HOST_LINK_ERROR,  /* text: nothing ran; which symbol is missing and who needs it */
+    CADRE_HOST_DONE,        /* the cell ended and memory is as it left it: see outcome */
+    CADRE_HOST_ROLLED_BACK, /* the host died; memory is that of `generation`. error_name such
+                               as SIGSEGV, text: what happened, traceback: coloured lines */
+    CADRE_HOST_LOST         /* host and copy are gone: state is lost, text says why */
 } cadre_host_event_kind;
 
 typedef enum cadre_host_outcome {
     CADRE_OUTCOME_OK,
-    CADRE_OUTCOME_EXIT,       /* exit(status), or main returned status */
+    CADRE_OUTCOME_EXIT, /* exit(status), or main returned status */
     CADRE_OUTCOME_INTERRUPTED,
-    CADRE_OUTCOME_ERROR       /* a runtime error ended the cell: error_name, text */
+    CADRE_OUTCOME_ERROR /* a runtime error ended the cell: error_name, text */
 } cadre_host_outcome;
 
 typedef struct cadre_host_event {
     cadre_host_event_kind kind;
-    const char *name;         /* borrowed */
-    char *text;               /* owned; NUL-terminated, may hold NULs before its end (length) */
+    const char *name; /* borrowed */
+    char *text;       /* owned; NUL-terminated, may hold NULs before its end (length) */
     size_t length;
     char *error_name, *traceback; /* owned, or NULL */
     bool password;

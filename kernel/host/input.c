@@ -64,7 +64,8 @@ ssize_t input_read(void *into, size_t size, const char *prompt, bool password)
     ssize_t got = 0;
     if (cell_host.is_child) {
         static bool told;
-        if (!told) fputs("a child process of the cell cannot read input: it finds the end\n", stderr);
+        if (!told)
+            fputs("a child process of the cell cannot read input: it finds the end\n", stderr);
         told = true;
         return 0;
     }

@@ -32,24 +32,24 @@ enum leave_reason { LEAVE_NOTHING, LEAVE_INTERRUPT, LEAVE_EXIT, LEAVE_ERROR };
 struct cell_host {
     struct shared *shared;
     pid_t front, self;
-    int control, display;        /* sockets to the front */
+    int control, display;          /* sockets to the front */
     int saved_output, saved_error; /* the pipes, wherever fd 1 and 2 point */
-    int pidfd;                   /* of this process: copies inherit it and wait for its end */
-    int own_files[16];           /* descriptors that cells must not close */
+    int pidfd;                     /* of this process: copies inherit it and wait for its end */
+    int own_files[16];             /* descriptors that cells must not close */
     size_t own_file_count;
-    bool is_child;               /* set in a forked child of a cell */
+    bool is_child; /* set in a forked child of a cell */
 
     cadre_loader *loader;
-    uint64_t generation;         /* of the session's names that this memory belongs to */
+    uint64_t generation; /* of the session's names that this memory belongs to */
 
     /* The cell that runs. Main thread and its signal handlers write; other threads read. */
     pthread_t main_thread;
     pid_t main_tid;
-    _Atomic uint64_t run;        /* id of the RUN; 0: none */
+    _Atomic uint64_t run;          /* id of the RUN; 0: none */
     volatile sig_atomic_t in_cell; /* between the call of an entry and its end */
     volatile sig_atomic_t interrupt_seen;
     sigjmp_buf leave;
-    void *volatile entry_frame;  /* frame of the function that called the entry */
+    void *volatile entry_frame; /* frame of the function that called the entry */
     bool allow_stdin, told_stdin;
     /* Why the cell ends, when it does not return. Another thread that calls exit() or raises an
      * error fills these and then sets `ending`; main reads them after it saw `ending`. */
@@ -77,12 +77,14 @@ static inline bool on_main_thread(void)
 static inline bool end_wanted(void)
 {
     uint64_t run = atomic_load_explicit(&cell_host.run, memory_order_relaxed);
-    return run && (atomic_load_explicit(&cell_host.shared->interrupt_run, memory_order_relaxed) == run ||
-                   atomic_load_explicit(&cell_host.ending, memory_order_acquire) != LEAVE_NOTHING);
+    return run &&
+           (atomic_load_explicit(&cell_host.shared->interrupt_run, memory_order_relaxed) == run ||
+            atomic_load_explicit(&cell_host.ending, memory_order_acquire) != LEAVE_NOTHING);
 }
 
 /* ---- main.c */
 int host_protect_file(int file); /* moves it out of reach of cells; returns the new number */
+void host_close_file(int file);
 bool host_is_own_file(int file);
 void host_send(enum message message, const int64_t *numbers, size_t number_count,
                const cadre_buffer *payload);
@@ -141,10 +143,10 @@ bool run_is_entry_caller(const void *pc);
 int streams_install(void);
 void streams_start_process(void); /* the ticker */
 void streams_cell(bool running);
-void streams_flush(void);         /* bounded; never hangs on a lock that a thread holds */
+void streams_flush(void); /* bounded; never hangs on a lock that a thread holds */
 void streams_flush_from_crash(void);
-void streams_flush_files(void);   /* every FILE of the process, as far as its lock is free */
-bool streams_lock(void);          /* ticker at rest, FILE list locked: for a copy */
+void streams_flush_files(void); /* every FILE of the process, as far as its lock is free */
+bool streams_lock(void);        /* ticker at rest, FILE list locked: for a copy */
 void streams_unlock(void);
 void streams_before_raw_write(int file);
 void streams_in_child(void);
@@ -169,7 +171,7 @@ int threads_alive(void); /* threads that cells started */
 /* ---- libraries.c */
 void libraries_install(void);
 void libraries_start_cell(void);
-void libraries_interrupt(void);   /* async-signal-safe */
+void libraries_interrupt(void); /* async-signal-safe */
 void libraries_before_copy(void);
 void libraries_after_takeover(void);
 /* Innermost place of the runtime to which a user's function may be left, or NULL. */

@@ -34,6 +34,17 @@ int host_protect_file(int file)
     return moved;
 }
 
+void host_close_file(int file)
+{
+    if (file < 0) return;
+    for (size_t i = 0; i < cell_host.own_file_count; i++) {
+        if (cell_host.own_files[i] != file) continue;
+        cell_host.own_files[i] = cell_host.own_files[--cell_host.own_file_count];
+        break;
+    }
+    close(file);
+}
+
 bool host_is_own_file(int file)
 {
     if (cell_host.is_child) return false;

@@ -16,7 +16,14 @@ struct plan {
     cadre_module **modules;
     const char **entry_names;
     void (**entries)(void);
+    bool *statements_only;
 };
+
+/* Modules that gave nothing but their effect and their value: freed before the next cell. */
+static struct {
+    cadre_module *modules[16];
+    size_t count;
+} finished;
 
 /* The last of our own frames below a cell, in a section of its own so that a walk over the stack
  * knows it. */
@@ -65,6 +72,7 @@ void run_end_from_anywhere(enum leave_reason reason, int status, const char *tex
 static int load_segment(struct plan *plan, size_t index, const char *label, struct packet *request,
                         int file, cadre_error *error)
 {
+    bool statements_only = cadre_packet_number(request) != 0;
     bool use_dlopen = cadre_packet_number(request) != 0;
     const char *path = cadre_packet_text(request);
     const char *entry = cadre_packet_text(request);
@@ -97,6 +105,7 @@ static int load_segment(struct plan *plan, size_t index, const char *label, stru
     }
     free(fresh);
     plan->modules[index] = module;
+    plan->statements_only[index] = statements_only;
     plan->entry_names[index] = *entry ? entry : NULL;
     return module ? 0 : CADRE_ENOTFOUND;
 }
@@ -117,7 +126,8 @@ static int load(struct plan *plan, struct packet *request, const int *files, siz
     plan->modules = calloc(count + 1, sizeof *plan->modules);
     plan->entry_names = calloc(count + 1, sizeof *plan->entry_names);
     plan->entries = calloc(count + 1, sizeof *plan->entries);
-    if (!plan->modules || !plan->entry_names || !plan->entries)
+    plan->statements_only = calloc(count + 1, sizeof *plan->statements_only);
+    if (!plan->modules || !plan->entry_names || !plan->entries || !plan->statements_only)
         return cadre_error_set(error, CADRE_EMEMORY, "no memory to load the cell");
     for (size_t i = 0; i < count; i++) {
         bool has_file = cadre_packet_number(request) != 0;
@@ -148,16 +158,30 @@ static void warm_unwinder(const struct plan *plan)
             (void)_Unwind_Find_FDE((const char *)(uintptr_t)plan->entries[i] + 1, bases);
 }
 
+static void release_finished(void)
+{
+    while (finished.count)
+        cadre_loader_release_statements(cell_host.loader, finished.modules[--finished.count]);
+}
+
+static void keep_finished(const struct plan *plan)
+{
+    size_t room = sizeof finished.modules / sizeof *finished.modules;
+    for (size_t i = 0; i < plan->count && finished.count < room; i++)
+        if (plan->statements_only[i]) finished.modules[finished.count++] = plan->modules[i];
+}
+
 /* ---- running */
 
 static enum leave_reason execute(const struct plan *plan)
 {
     int reason = sigsetjmp(cell_host.leave, 1);
     if (reason != LEAVE_NOTHING) return (enum leave_reason)reason;
-    for (size_t i = 0; i < plan->count; i++)
-        cadre_loader_construct(plan->modules[i]);
     for (size_t i = 0; i < plan->count; i++) {
         if (end_wanted()) break;
+        /* Not before: the segments until here still mean the older definition of a name. */
+        cadre_loader_commit_until(cell_host.loader, plan->modules[i]);
+        cadre_loader_construct(plan->modules[i]);
         if (plan->entries[i]) call_entry(plan->entries[i]);
         if (cell_host.is_child || getpid() != cell_host.self) break;
     }
@@ -221,6 +245,7 @@ static void execute_and_report(const struct plan *plan)
     cell_host.in_cell = 0;
     if (cell_host.is_child || getpid() != cell_host.self) process_leave_child(0);
     interrupt_stop();
+    cadre_loader_commit(cell_host.loader); /* segments that an early end has not reached */
     reason = why_ended(reason);
     if (reason == LEAVE_EXIT || (reason == LEAVE_NOTHING && cell_host.main_returned)) {
         enum leave_reason again = execute_atexit();
@@ -248,6 +273,7 @@ bool run_cell(struct packet *request, const int *files, size_t file_count)
     else if (!snapshot_exists() && snapshot_take() == SNAPSHOT_TOOK_OVER)
         return true;
 
+    release_finished();
     if (load(&plan, request, files, file_count, &error) < 0) {
         cadre_loader_discard(cell_host.loader);
         cadre_buffer payload = {0};
@@ -256,9 +282,9 @@ bool run_cell(struct packet *request, const int *files, size_t file_count)
         cadre_buffer_free(&payload);
         atomic_store(&cell_host.run, 0);
     } else {
-        cadre_loader_commit(cell_host.loader);
         warm_unwinder(&plan);
         execute_and_report(&plan);
+        keep_finished(&plan);
         atomic_store(&cell_host.run, 0);
         cell_host.generation++;
         took_over = snapshot_after_cell(policy) == SNAPSHOT_TOOK_OVER;
@@ -266,5 +292,6 @@ bool run_cell(struct packet *request, const int *files, size_t file_count)
     free(plan.modules);
     free(plan.entry_names);
     free(plan.entries);
+    free(plan.statements_only);
     return took_over;
 }

@@ -125,14 +125,14 @@ static void prefer_host_to_be_killed(void)
     if (got <= 0) return;
     snapshot.oom_score[got] = 0;
     long score = strtol(snapshot.oom_score, NULL, 10);
-    char text[16];
+    char text[32];
     snprintf(text, sizeof text, "%ld", score > 700 ? 1000 : score + 300);
     set_oom_score(text);
 }
 
 static void open_pidfd(void)
 {
-    if (cell_host.pidfd >= 0) close(cell_host.pidfd);
+    host_close_file(cell_host.pidfd);
     int file = (int)syscall(SYS_pidfd_open, getpid(), 0);
     cell_host.pidfd = file < 0 ? -1 : host_protect_file(file);
     if (file >= 0) close(file);
@@ -212,7 +212,7 @@ static void copy_waits(int host_pidfd)
 static void take_over(const sigset_t *mask)
 {
     int lost_threads = threads_alive();
-    close(snapshot.socket);
+    host_close_file(snapshot.socket);
     snapshot.socket = -1;
     snapshot.copy = 0;
     snapshot.current = false;
@@ -307,7 +307,8 @@ enum snapshot_result snapshot_take(void)
                                        : strerror(why));
     }
     snapshot.copy = pid;
-    snapshot.socket = sockets[0];
+    snapshot.socket = host_protect_file(sockets[0]);
+    close(sockets[0]);
     snapshot.current = true;
     snapshot.told_refused = false;
     snapshot.ran_ms = 0;
@@ -322,7 +323,7 @@ void snapshot_drop(void)
 {
     if (snapshot.copy <= 0) return;
     (void)send(snapshot.socket, "E", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    close(snapshot.socket);
+    host_close_file(snapshot.socket);
     snapshot.socket = -1;
     snapshot.copy = 0;
     tell_front();

@@ -60,8 +60,7 @@ WAITS(int, connect, (int socket, const struct sockaddr *address, socklen_t lengt
       (socket, address, length))
 WAITS(ssize_t, recv, (int socket, void *into, size_t size, int flags), (socket, into, size, flags))
 WAITS(ssize_t, recvfrom,
-      (int socket, void *into, size_t size, int flags, struct sockaddr *address,
-       socklen_t *length),
+      (int socket, void *into, size_t size, int flags, struct sockaddr *address, socklen_t *length),
       (socket, into, size, flags, address, length))
 WAITS(ssize_t, recvmsg, (int socket, struct msghdr *message, int flags), (socket, message, flags))
 WAITS(ssize_t, send, (int socket, const void *bytes, size_t size, int flags),
@@ -203,25 +202,42 @@ static int wait_mtx(mtx_t *mutex)
 
 void waits_install(void)
 {
-#define ROW(name) {#name, (void *)wait_##name}
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, (void *)wait_##name                                                                 \
+    }
     static const struct {
         const char *name;
         void *function;
     } table[] = {
-        ROW(sleep),       ROW(usleep),
-        ROW(nanosleep),   ROW(clock_nanosleep),
-        ROW(thrd_sleep),  ROW(pause),
-        ROW(poll),        ROW(select),
-        ROW(epoll_wait),  ROW(wait),
-        ROW(waitpid),     ROW(wait3),
-        ROW(wait4),       ROW(waitid),
-        ROW(readv),       ROW(accept),
-        ROW(accept4),     ROW(connect),
-        ROW(recv),        ROW(recvfrom),
-        ROW(recvmsg),     ROW(send),
-        ROW(flock),       ROW(lockf),
-        ROW(sem_wait),    ROW(sem_timedwait),
-        ROW(thrd_join),   {"pthread_join", (void *)wait_join},
+        ROW(sleep),
+        ROW(usleep),
+        ROW(nanosleep),
+        ROW(clock_nanosleep),
+        ROW(thrd_sleep),
+        ROW(pause),
+        ROW(poll),
+        ROW(select),
+        ROW(epoll_wait),
+        ROW(wait),
+        ROW(waitpid),
+        ROW(wait3),
+        ROW(wait4),
+        ROW(waitid),
+        ROW(readv),
+        ROW(accept),
+        ROW(accept4),
+        ROW(connect),
+        ROW(recv),
+        ROW(recvfrom),
+        ROW(recvmsg),
+        ROW(send),
+        ROW(flock),
+        ROW(lockf),
+        ROW(sem_wait),
+        ROW(sem_timedwait),
+        ROW(thrd_join),
+        {"pthread_join", (void *)wait_join},
         {"pthread_cond_wait", (void *)wait_cond},
         {"pthread_cond_timedwait", (void *)wait_cond_timed},
         {"pthread_mutex_lock", (void *)wait_mutex},

@@ -7,3 +7,4 @@ include tests/unit/load.mk
 include tests/unit/session.mk
 include tests/unit/show.mk
 include tests/unit/loop.mk
+include tests/unit/host.mk
