@@ -2,7 +2,7 @@
 
 int cadre_csv_missing_init(csv_missing *missing, const char *const *texts, cadre_error *error)
 {
-    static const char *const usual[] = {"", "NA", "NaN", "null", NULL};
+    static const char *const usual[] = {"", "NA", "NaN", "nan", "null", "NULL", NULL};
     *missing = (csv_missing){.texts = texts ? texts : usual};
     const size_t limit = sizeof missing->lengths / sizeof *missing->lengths;
     for (; missing->texts[missing->count]; missing->count++) {

@@ -8,3 +8,4 @@ include tests/unit/session.mk
 include tests/unit/show.mk
 include tests/unit/loop.mk
 include tests/unit/host.mk
+include tests/unit/data.mk
