@@ -52,6 +52,8 @@ void cadre_compiler_free(cadre_compiler *compiler)
 {
     if (!compiler) return;
     if (compiler->private_folder) remove_folder(compiler->private_folder);
+    cadre_warm_free(compiler);
+    cadre_ahead_free(compiler);
     cadre_options_free(compiler->options);
     cadre_cache_close(compiler->cache);
     cadre_file_memo_free(compiler->memo);
@@ -64,9 +66,12 @@ void cadre_compiler_free(cadre_compiler *compiler)
 void cadre_compiler_warm(cadre_compiler *compiler, const char *headers, const char *const *flags,
                          size_t flag_count)
 {
-    (void)headers;
     cadre_error ignored;
-    cadre_options_get(compiler, CADRE_MODE_OBJECT, flags, flag_count, &ignored);
+    const cadre_compile_request request = {
+        .headers = headers, .source = "", .flags = flags, .flag_count = flag_count};
+    const cadre_options *options =
+        cadre_options_get(compiler, CADRE_MODE_OBJECT, flags, flag_count, &ignored);
+    if (options && !options->refused) cadre_warm_start(compiler, options, &request);
 }
 
 void cadre_compile_result_free(cadre_compile_result *result)
@@ -157,15 +162,32 @@ typedef struct work {
     int64_t deadline;
 } work;
 
-static int run_compiler(const work *w, cadre_verdict *verdict, cadre_error *error)
+static int run_plain(const work *w, cadre_verdict *verdict, cadre_error *error)
 {
     if (w->more)
         return cadre_plain_preprocess(w->options, w->request, w->more, w->deadline, verdict, error);
     return cadre_plain_compile(w->options, w->request, w->deadline, verdict, error);
 }
 
-/* From the cache, else compiled and kept. A compiler that was killed (memory ran out, a person)
- * gets one more chance. */
+/* The quickest way that works. A compiler that was killed (memory ran out, a person) gets one more
+ * chance, the plain way. */
+static int run_compiler(const work *w, cadre_verdict *verdict, cadre_error *error)
+{
+    int code = CADRE_ECHILD;
+    if (!w->more) {
+        code = cadre_warm_compile(w->compiler, w->options, w->request, w->deadline, verdict, error);
+        if (code == CADRE_ECHILD)
+            code = cadre_ahead_compile(w->compiler, w->options, w->request, w->deadline, verdict,
+                                       error);
+    }
+    for (int i = 0; i < 2 && code == CADRE_ECHILD; i++)
+        code = run_plain(w, verdict, error);
+    if (!w->more && !cadre_warm_start(w->compiler, w->options, w->request))
+        cadre_ahead_start(w->compiler, w->options, w->request);
+    return code;
+}
+
+/* From the cache, else compiled and kept. */
 static int obtain(const work *w, const char *what, bool *from_cache, cadre_verdict *verdict,
                   cadre_error *error)
 {
@@ -178,7 +200,6 @@ static int obtain(const work *w, const char *what, bool *from_cache, cadre_verdi
     if (*from_cache) return 0;
     int64_t start = cadre_file_clock();
     int code = run_compiler(w, verdict, error);
-    if (code == CADRE_ECHILD) code = run_compiler(w, verdict, error);
     if (code == 0 && verdict->ok && cacheable)
         keep(w->compiler, w->options, w->request, name, verdict, start);
     return code;

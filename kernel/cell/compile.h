@@ -15,8 +15,9 @@
  * -fdata-sections -fno-omit-frame-pointer -fno-optimize-sibling-calls -fno-common -Wall unless
  * `flags`, which come after, say otherwise (-D_GNU_SOURCE is the caller's to pass). Messages are
  * in English and UTF-8, without colours. gcc draws the line and the caret under a message from the
- * file that #line names: they are there when that file exists while the unit is compiled. A result is cached by content (source, declarations
- * seen, contents of included files, flags, CPATH and the like, compiler, CPU).
+ * file that #line names: they are there when that file exists while the unit is compiled. A result
+ * is cached by content (source, declarations seen, contents of included files, flags, CPATH and the
+ * like, compiler, CPU).
  */
 #ifndef CADRE_CELL_COMPILE_H
 #define CADRE_CELL_COMPILE_H
@@ -31,27 +32,27 @@ typedef struct cadre_compile_request {
     size_t length;
     const char *const *flags; /* session's %cflags, -std=, -I... */
     size_t flag_count;
-    bool make_shared;         /* link a shared library instead (cells with TLS or IFUNC) */
+    bool make_shared; /* link a shared library instead (cells with TLS or IFUNC) */
     const char *const *link_flags;
     size_t link_flag_count;
-    int cancel_fd;            /* readable: give up at once with CADRE_EINTERRUPT; -1: none */
-    int timeout_ms;           /* 0: 120,000; reached: CADRE_ETIMEOUT */
+    int cancel_fd;  /* readable: give up at once with CADRE_EINTERRUPT; -1: none */
+    int timeout_ms; /* 0: 120,000; reached: CADRE_ETIMEOUT */
 } cadre_compile_request;
 
 typedef struct cadre_compile_result {
-    bool ok;                /* false: the compiler refused, diagnostics say why */
+    bool ok; /* false: the compiler refused, diagnostics say why */
     bool from_cache;
-    unsigned char *object;  /* owned; NULL when !ok or make_shared */
+    unsigned char *object; /* owned; NULL when !ok or make_shared */
     size_t object_length;
-    char *library_path;     /* owned; make_shared: a .so in the compiler's own private folder */
-    char *diagnostics;      /* owned; the compiler's text, "" when silent */
+    char *library_path; /* owned; make_shared: a .so in the compiler's own private folder */
+    char *diagnostics;  /* owned; the compiler's text, "" when silent */
 } cadre_compile_result;
 
 cadre_compiler *cadre_compiler_new(const char *program, const char *cache_dir, cadre_error *error);
 void cadre_compiler_free(cadre_compiler *compiler);
 /* Starts a server for these headers and flags in the background, if there is none. */
-void cadre_compiler_warm(cadre_compiler *compiler, const char *headers,
-                         const char *const *flags, size_t flag_count);
+void cadre_compiler_warm(cadre_compiler *compiler, const char *headers, const char *const *flags,
+                         size_t flag_count);
 /* 0: the compiler gave its verdict (result->ok). Negative: it could not (missing, killed twice,
  * hung, cancelled, disk full): *error says what and what to do; result is empty. */
 int cadre_compile(cadre_compiler *compiler, const cadre_compile_request *request,

@@ -4,7 +4,9 @@
  * compile_child.c    starting, waiting for and killing processes; memory files
  * compile_options.c  what the driver says cc1 and as must be called with
  * compile_plain.c    one cc1 and one as per unit, or the driver
- * compile_warm.c     cc1 and as kept as fork servers (plugin/)
+ * compile_server.c   one process kept as a fork server (plugin/warm.h)
+ * compile_warm.c     cc1 and as kept as servers, one pair for each set of headers and flags
+ * compile_ahead.c    cc1 and as started ahead, for one unit, where no server can be had
  * compile_link.c     shared libraries, through the driver
  * compile_key.c      the name and the manifest of a cached result
  * cache.c            the folder of cached results
@@ -112,8 +114,29 @@ int cadre_plain_compile(const cadre_options *options, const cadre_compile_reques
 int cadre_plain_preprocess(const cadre_options *options, const cadre_compile_request *request,
                            const char *const *more, int64_t deadline, cadre_verdict *verdict,
                            cadre_error *error);
-/* Turns wait statuses into a verdict or an error; shared with the warm route. */
+
+/* Turns a wait status into ok, or an error when the process was killed. */
 int cadre_verdict_from_status(const char *program, int status, bool *ok, cadre_error *error);
+
+/* One run of cc1 and as, however they were started. -1: a file that is not open. */
+typedef struct cadre_run {
+    int source, object, compiler_text, assembler_text, dependencies;
+    int pipe_read, pipe_write;
+    cadre_child compiler, assembler;
+    char **compile, **assemble;
+} cadre_run;
+
+/* The memory files of a run, and the pipe between cc1 and as. `first` is text before `source`. */
+int cadre_run_open(cadre_run *run, const char *first, const char *source, size_t length,
+                   cadre_error *error);
+void cadre_run_free(cadre_run *run); /* kills what still runs */
+void cadre_run_close_pipe(cadre_run *run);
+int cadre_run_start_assembler(cadre_run *run, const cadre_options *options, cadre_error *error);
+/* The verdict, once all ended with these statuses. `before`: messages to put first, or NULL. */
+int cadre_run_collect(cadre_run *run, const cadre_options *options, const char *before,
+                      cadre_verdict *verdict, cadre_error *error);
+/* base's words and then `more`; the strings are borrowed, the array is new. */
+char **cadre_arguments_with(char *const *base, const char *const *more);
 
 /* ---- compile_link.c ---- */
 
@@ -127,15 +150,8 @@ int cadre_link_shared(cadre_compiler *compiler, const cadre_compile_request *req
 typedef struct cadre_file_memo cadre_file_memo;
 void cadre_file_memo_free(cadre_file_memo *memo);
 
-/* What can be seen of a file without reading it. */
-typedef struct cadre_file_facts {
-    int64_t size, modified, changed; /* nanoseconds since 1970 */
-} cadre_file_facts;
-bool cadre_file_facts_get(const char *path, cadre_file_facts *facts);
 /* Now, on the clock of file times. */
 int64_t cadre_file_clock(void);
-/* A file changed that shortly before `start`, or after it, may have been read half old. */
-bool cadre_file_facts_settled(const cadre_file_facts *facts, int64_t start);
 
 /* False for flags that read or write files that no dependency list names, or whose answer differs
  * from call to call: neither kept warm nor cached. */
@@ -151,12 +167,71 @@ int cadre_key_make(const cadre_options *options, const cadre_compile_request *re
 bool cadre_manifest_make(cadre_compiler *compiler, const cadre_options *options,
                          const cadre_compile_request *request, const char *dependencies,
                          int64_t start, cadre_buffer *manifest);
+/* The same for the headers that a server holds: names with a NUL after each. */
+bool cadre_manifest_make_list(cadre_compiler *compiler, const cadre_options *options,
+                              const cadre_compile_request *request, const char *list, size_t length,
+                              int64_t start, cadre_buffer *manifest);
 /* Whether all of them are still what they were. */
 bool cadre_manifest_check(cadre_compiler *compiler, const unsigned char *manifest, size_t length);
 
-/* Calls `visit` with each file of a dependency list; false when it is not one, or visit says so. */
-bool cadre_dependencies_visit(const char *text, bool (*visit)(void *context, const char *path),
-                              void *context);
+/* ---- compile_server.c ---- */
+
+typedef struct cadre_server {
+    cadre_child child;
+    int socket;   /* -1: not running */
+    int messages; /* memory file: what it said before it was ready */
+    bool ready;
+} cadre_server;
+
+#define CADRE_SERVER_NONE ((cadre_server){.child = CADRE_CHILD_NONE, .socket = -1, .messages = -1})
+
+/* Starts a server with `files` besides its socket and messages. */
+int cadre_server_start(cadre_server *server, char *const *arguments, char *const *environment,
+                       const cadre_child_file *files, size_t file_count, cadre_error *error);
+void cadre_server_stop(cadre_server *server);
+/* Gives it a job; CADRE_ECHILD when the server is gone. */
+int cadre_server_send(cadre_server *server, uint32_t number, const int *files, size_t count,
+                      cadre_error *error);
+/* Waits until the job is done (0, *status) or, for number 0, until the server is ready.
+ * CADRE_ECHILD: the server is gone. CADRE_EINTERRUPT, CADRE_ETIMEOUT: the job goes on. */
+int cadre_server_wait(cadre_server *server, uint32_t number, int cancel_fd, int64_t deadline,
+                      int *status, cadre_error *error);
+/* Ends the job, whatever it does. */
+void cadre_server_cancel(cadre_server *server, uint32_t number);
+
+/* ---- compile_warm.c ---- */
+
+enum { CADRE_WARM_SETS = 2 };
+
+typedef struct cadre_warm cadre_warm;
+
+/* Starts servers for these headers and options, if there are none. False: there are none now. */
+bool cadre_warm_start(cadre_compiler *compiler, const cadre_options *options,
+                      const cadre_compile_request *request);
+/* 0 with *verdict, CADRE_EINTERRUPT, CADRE_ETIMEOUT, or CADRE_ECHILD: go another way. */
+int cadre_warm_compile(cadre_compiler *compiler, const cadre_options *options,
+                       const cadre_compile_request *request, int64_t deadline,
+                       cadre_verdict *verdict, cadre_error *error);
+void cadre_warm_free(cadre_compiler *compiler);
+
+/* The text that a warm cc1 reads before it waits, and the first line of what follows: it leaves
+ * the included file again, so that no message says "In file included from". */
+int cadre_warm_texts(const char *headers, const char *wait_line, cadre_buffer *before,
+                     cadre_buffer *first_line);
+
+/* ---- compile_ahead.c ---- */
+
+typedef struct cadre_ahead cadre_ahead;
+
+/* Takes the pair started for these headers and options, if there is one, and lets it compile.
+ * CADRE_ECHILD: there is none. */
+int cadre_ahead_compile(cadre_compiler *compiler, const cadre_options *options,
+                        const cadre_compile_request *request, int64_t deadline,
+                        cadre_verdict *verdict, cadre_error *error);
+/* Starts a pair for the next unit with these headers and options. */
+void cadre_ahead_start(cadre_compiler *compiler, const cadre_options *options,
+                       const cadre_compile_request *request);
+void cadre_ahead_free(cadre_compiler *compiler);
 
 /* ---- compile.c ---- */
 
@@ -168,6 +243,9 @@ struct cadre_compiler {
     char *private_folder; /* made on first need */
     cadre_cache *cache;   /* NULL: none */
     cadre_file_memo *memo;
+    cadre_warm *warm[CADRE_WARM_SETS];
+    cadre_ahead *ahead;
+    uint32_t job_number;
     unsigned long library_count;
 };
 

@@ -19,7 +19,11 @@
 /* File times are as coarse as the kernel's tick. */
 static const int64_t settle_time = 30 * 1000 * 1000;
 
-bool cadre_file_facts_get(const char *path, cadre_file_facts *facts)
+/* What can be seen of a file without reading it. */
+typedef struct file_facts {
+    int64_t size, modified, changed; /* nanoseconds since 1970 */
+} file_facts;
+static bool get_facts(const char *path, file_facts *facts)
 {
     struct stat info;
     if (stat(path, &info) < 0 || !S_ISREG(info.st_mode)) return false;
@@ -36,12 +40,14 @@ int64_t cadre_file_clock(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-bool cadre_file_facts_settled(const cadre_file_facts *facts, int64_t start)
+/* A file changed that shortly before `start`, or after it, may have been read half old. (The time
+ * of change is the one that nobody can set.) */
+static bool is_settled(const file_facts *facts, int64_t start)
 {
-    return facts->modified < start - settle_time && facts->changed < start - settle_time;
+    return facts->changed < start - settle_time;
 }
 
-static bool same_facts(const cadre_file_facts *a, const cadre_file_facts *b)
+static bool same_facts(const file_facts *a, const file_facts *b)
 {
     return a->size == b->size && a->modified == b->modified && a->changed == b->changed;
 }
@@ -50,7 +56,7 @@ static bool same_facts(const cadre_file_facts *a, const cadre_file_facts *b)
 
 typedef struct memo_entry {
     char *path;
-    cadre_file_facts facts;
+    file_facts facts;
     bool stable; /* no __DATE__ and the like in it */
     unsigned char hash[CADRE_HASH_SIZE];
 } memo_entry;
@@ -133,7 +139,7 @@ static bool hash_content(const char *path, memo_entry *entry)
 
 /* The hash of a file whose facts are known; NULL when it cannot be read. */
 static const memo_entry *file_hash(cadre_compiler *compiler, const char *path,
-                                   const cadre_file_facts *facts)
+                                   const file_facts *facts)
 {
     memo_entry *entry = memo_find(compiler, path);
     if (!entry) return NULL;
@@ -228,8 +234,8 @@ int cadre_key_make(const cadre_options *options, const cadre_compile_request *re
 
 /* ---- dependency lists ---- */
 
-bool cadre_dependencies_visit(const char *text, bool (*visit)(void *context, const char *path),
-                              void *context)
+static bool visit_dependencies(const char *text, bool (*visit)(void *context, const char *path),
+                               void *context)
 {
     const char *at = strchr(text, ':');
     if (!at) return false;
@@ -270,7 +276,7 @@ bool cadre_dependencies_visit(const char *text, bool (*visit)(void *context, con
 enum { KIND_FILE = 'F', KIND_ABSENT = 'A' };
 
 typedef struct file_record {
-    cadre_file_facts facts;
+    file_facts facts;
     unsigned char hash[CADRE_HASH_SIZE];
 } file_record;
 
@@ -314,7 +320,12 @@ static bool add_absent(maker *m, const char *path)
         char candidate[PATH_MAX];
         int length = snprintf(candidate, sizeof candidate, "%s/%s", m->folders[i], name);
         if (length < 0 || (size_t)length >= sizeof candidate) return false;
-        if (access(candidate, F_OK) == 0) continue; /* there, and it was not taken: no matter */
+        if (access(candidate, F_OK) == 0) {
+            /* There, and it was not taken: no matter, unless it was not there yet. */
+            file_facts facts;
+            if (get_facts(candidate, &facts) && !is_settled(&facts, m->start)) return false;
+            continue;
+        }
         char kind = KIND_ABSENT;
         cadre_buffer_append(m->manifest, &kind, 1);
         cadre_buffer_append(m->manifest, candidate, (size_t)length + 1);
@@ -327,8 +338,8 @@ static bool add_file(void *context, const char *path)
     maker *m = context;
     file_record record;
     memset(&record, 0, sizeof record);
-    if (!cadre_file_facts_get(path, &record.facts)) return false;
-    if (!cadre_file_facts_settled(&record.facts, m->start)) return false;
+    if (!get_facts(path, &record.facts)) return false;
+    if (!is_settled(&record.facts, m->start)) return false;
     const memo_entry *entry = file_hash(m->compiler, path, &record.facts);
     if (!entry || !entry->stable) return false;
     memcpy(record.hash, entry->hash, sizeof record.hash);
@@ -369,9 +380,30 @@ static void add_option_folders(maker *m, const cadre_options *options, const cha
     }
 }
 
-bool cadre_manifest_make(cadre_compiler *compiler, const cadre_options *options,
-                         const cadre_compile_request *request, const char *dependencies,
-                         int64_t start, cadre_buffer *manifest)
+/* What a list of files comes as: dependencies, or names with a NUL after each. */
+typedef struct file_list {
+    const char *dependencies;
+    const char *names;
+    size_t length;
+} file_list;
+
+static bool visit_names(const file_list *files, maker *m)
+{
+    if (files->dependencies) return visit_dependencies(files->dependencies, add_file, m);
+    for (size_t at = 0; at < files->length;) {
+        const char *name = files->names + at;
+        size_t length = strnlen(name, files->length - at);
+        if (length == files->length - at) return false;
+        at += length + 1;
+        if (*name == '<' || !*name) continue; /* <built-in> and the like */
+        if (!add_file(m, name)) return false;
+    }
+    return true;
+}
+
+static bool make_manifest(cadre_compiler *compiler, const cadre_options *options,
+                          const cadre_compile_request *request, const file_list *files,
+                          int64_t start, cadre_buffer *manifest)
 {
     maker m = {.compiler = compiler, .manifest = manifest, .start = start};
     const char *headers = request->headers ? request->headers : "";
@@ -393,11 +425,27 @@ bool cadre_manifest_make(cadre_compiler *compiler, const cadre_options *options,
              at = strtok_r(NULL, ":", &save))
             add_folder(&m, at);
     }
-    bool good = m.folder_count < sizeof m.folders / sizeof *m.folders &&
-                cadre_dependencies_visit(dependencies, add_file, &m) && !manifest->failed;
+    bool good = m.folder_count < sizeof m.folders / sizeof *m.folders && visit_names(files, &m) &&
+                !manifest->failed;
     free(path_lists[0]);
     free(path_lists[1]);
     return good;
+}
+
+bool cadre_manifest_make(cadre_compiler *compiler, const cadre_options *options,
+                         const cadre_compile_request *request, const char *dependencies,
+                         int64_t start, cadre_buffer *manifest)
+{
+    const file_list files = {.dependencies = dependencies};
+    return make_manifest(compiler, options, request, &files, start, manifest);
+}
+
+bool cadre_manifest_make_list(cadre_compiler *compiler, const cadre_options *options,
+                              const cadre_compile_request *request, const char *list, size_t length,
+                              int64_t start, cadre_buffer *manifest)
+{
+    const file_list files = {.names = list, .length = length};
+    return make_manifest(compiler, options, request, &files, start, manifest);
 }
 
 bool cadre_manifest_check(cadre_compiler *compiler, const unsigned char *manifest, size_t length)
@@ -418,9 +466,8 @@ bool cadre_manifest_check(cadre_compiler *compiler, const unsigned char *manifes
             if (access(path, F_OK) == 0) return false;
             continue;
         }
-        cadre_file_facts facts;
-        if (kind != KIND_FILE || !cadre_file_facts_get(path, &facts) ||
-            facts.size != record.facts.size)
+        file_facts facts;
+        if (kind != KIND_FILE || !get_facts(path, &facts) || facts.size != record.facts.size)
             return false;
         if (same_facts(&facts, &record.facts)) continue;
         /* Touched or installed again: the content decides. */

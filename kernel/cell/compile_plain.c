@@ -45,8 +45,7 @@ static int machine_error(const char *diagnostics, cadre_error *error)
     return 0;
 }
 
-/* base's arguments and then `more`; the strings are borrowed, the array is new. */
-static char **arguments_with(char *const *base, const char *const *more)
+char **cadre_arguments_with(char *const *base, const char *const *more)
 {
     size_t count = 0, extra = 0;
     while (base[count])
@@ -61,123 +60,132 @@ static char **arguments_with(char *const *base, const char *const *more)
     return all;
 }
 
-/* What one run needs; -1 is a file that is not open. */
-typedef struct run {
-    int source, object, first_text, second_text, dependencies;
-    int pipe_read, pipe_write;
-    cadre_child compiler, assembler;
-    char **compile, **assemble;
-} run;
-
 static void close_file(int *fd)
 {
     if (*fd >= 0) close(*fd);
     *fd = -1;
 }
 
-static void run_free(run *r)
+void cadre_run_close_pipe(cadre_run *run)
 {
-    cadre_child_stop(&r->compiler);
-    cadre_child_stop(&r->assembler);
-    int *files[] = {&r->source,       &r->object,    &r->first_text, &r->second_text,
-                    &r->dependencies, &r->pipe_read, &r->pipe_write};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        close_file(files[i]);
-    free(r->compile);
-    free(r->assemble);
+    close_file(&run->pipe_read);
+    close_file(&run->pipe_write);
 }
 
-static int run_open(run *r, const cadre_compile_request *request, cadre_error *error)
+void cadre_run_free(cadre_run *run)
 {
-    *r = (run){-1, -1, -1, -1, -1, -1, -1, CADRE_CHILD_NONE, CADRE_CHILD_NONE, NULL, NULL};
-    const char *headers = request->headers ? request->headers : "";
-    r->source = cadre_memory_file("source", headers, strlen(headers), request->source,
-                                  request->length, error);
-    if (r->source < 0) return CADRE_ESYSTEM;
-    int *files[] = {&r->object, &r->first_text, &r->second_text, &r->dependencies};
+    cadre_child_stop(&run->compiler);
+    cadre_child_stop(&run->assembler);
+    int *files[] = {&run->source, &run->object, &run->compiler_text, &run->assembler_text,
+                    &run->dependencies};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        close_file(files[i]);
+    cadre_run_close_pipe(run);
+    free(run->compile);
+    free(run->assemble);
+}
+
+int cadre_run_open(cadre_run *run, const char *first, const char *source, size_t length,
+                   cadre_error *error)
+{
+    *run = (cadre_run){-1, -1, -1, -1, -1, -1, -1, CADRE_CHILD_NONE, CADRE_CHILD_NONE, NULL, NULL};
+    int ends[2];
+    run->source = cadre_memory_file("source", first, strlen(first), source, length, error);
+    if (run->source < 0) return CADRE_ESYSTEM;
+    int *files[] = {&run->object, &run->compiler_text, &run->assembler_text, &run->dependencies};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         *files[i] = cadre_memory_file("compiler", "", 0, "", 0, error);
         if (*files[i] < 0) return CADRE_ESYSTEM;
     }
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return cadre_error_set(error, CADRE_ESYSTEM, "pipe: %s", strerror(errno));
+    run->pipe_read = ends[0];
+    run->pipe_write = ends[1];
     return 0;
+}
+
+int cadre_run_start_assembler(cadre_run *run, const cadre_options *options, cadre_error *error)
+{
+    const char *none[] = {NULL};
+    run->assemble = cadre_arguments_with(options->assemble, none);
+    if (!run->assemble)
+        return cadre_error_set(error, CADRE_EMEMORY, "no memory to start the assembler");
+    run->assemble[options->assemble_output] = (char *)"/proc/self/fd/3";
+    cadre_child_file files[] = {{0, run->pipe_read}, {2, run->assembler_text}, {3, run->object}};
+    return cadre_child_start(&run->assembler, run->assemble[0], run->assemble, NULL, files, 3,
+                             error);
 }
 
 /* Starts cc1 | as. */
-static int start_direct(run *r, const cadre_options *options, cadre_error *error)
+static int start_direct(cadre_run *run, const cadre_options *options, cadre_error *error)
 {
     const char *more[] = {"-MD", "/proc/self/fd/4", "-MQ", "cell", NULL};
-    const char *none[] = {NULL};
-    int ends[2];
-    r->compile = arguments_with(options->compile, more);
-    r->assemble = arguments_with(options->assemble, none);
-    if (!r->compile || !r->assemble)
+    run->compile = cadre_arguments_with(options->compile, more);
+    if (!run->compile)
         return cadre_error_set(error, CADRE_EMEMORY, "no memory to start the compiler");
-    r->assemble[options->assemble_output] = (char *)"/proc/self/fd/3";
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return cadre_error_set(error, CADRE_ESYSTEM, "pipe: %s", strerror(errno));
-    r->pipe_read = ends[0];
-    r->pipe_write = ends[1];
-    cadre_child_file compiler_files[] = {
-        {0, r->source}, {1, r->pipe_write}, {2, r->first_text}, {DEPENDENCY_FD, r->dependencies}};
-    cadre_child_file assembler_files[] = {{0, r->pipe_read}, {2, r->second_text}, {3, r->object}};
+    cadre_child_file files[] = {{0, run->source},
+                                {1, run->pipe_write},
+                                {2, run->compiler_text},
+                                {DEPENDENCY_FD, run->dependencies}};
     int result =
-        cadre_child_start(&r->compiler, r->compile[0], r->compile, NULL, compiler_files, 4, error);
-    if (result == 0)
-        result = cadre_child_start(&r->assembler, r->assemble[0], r->assemble, NULL,
-                                   assembler_files, 3, error);
-    close_file(&r->pipe_read);
-    close_file(&r->pipe_write);
+        cadre_child_start(&run->compiler, run->compile[0], run->compile, NULL, files, 4, error);
+    if (result == 0) result = cadre_run_start_assembler(run, options, error);
+    cadre_run_close_pipe(run);
     return result;
 }
 
-static int start_driver(run *r, const cadre_options *options, cadre_error *error)
+static int start_driver(cadre_run *run, const cadre_options *options, cadre_error *error)
 {
     const char *more[] = {"-MD", "-MF", "/proc/self/fd/4", "-MQ", "cell", NULL};
-    r->compile = arguments_with(options->compile, more);
-    if (!r->compile)
+    run->compile = cadre_arguments_with(options->compile, more);
+    if (!run->compile)
         return cadre_error_set(error, CADRE_EMEMORY, "no memory to start the compiler");
-    cadre_child_file files[] = {
-        {0, r->source}, {2, r->first_text}, {3, r->object}, {DEPENDENCY_FD, r->dependencies}};
-    return cadre_child_start(&r->compiler, r->compile[0], r->compile, NULL, files, 4, error);
+    cadre_child_file files[] = {{0, run->source},
+                                {2, run->compiler_text},
+                                {3, run->object},
+                                {DEPENDENCY_FD, run->dependencies}};
+    return cadre_child_start(&run->compiler, run->compile[0], run->compile, NULL, files, 4, error);
 }
 
-static int read_diagnostics(run *r, cadre_verdict *verdict, cadre_error *error)
+static int read_diagnostics(cadre_run *run, const char *before, cadre_verdict *verdict,
+                            cadre_error *error)
 {
-    size_t first_length = 0, second_length = 0;
-    char *first = cadre_memory_read(r->first_text, &first_length, error);
-    char *second = cadre_memory_read(r->second_text, &second_length, error);
-    if (!first || !second) {
-        free(first);
-        free(second);
-        return CADRE_EMEMORY;
+    cadre_buffer text = {0};
+    cadre_buffer_puts(&text, before ? before : "");
+    int files[] = {run->compiler_text, run->assembler_text};
+    for (size_t i = 0; i < 2; i++) {
+        size_t length;
+        char *part = cadre_memory_read(files[i], &length, error);
+        if (!part) {
+            cadre_buffer_free(&text);
+            return CADRE_EMEMORY;
+        }
+        cadre_buffer_append(&text, part, length);
+        free(part);
     }
-    char *both = realloc(first, first_length + second_length + 1);
-    if (!both) {
-        free(first);
-        free(second);
-        return cadre_error_set(error, CADRE_EMEMORY, "no memory for the compiler's messages");
-    }
-    memcpy(both + first_length, second, second_length + 1);
-    free(second);
-    verdict->diagnostics = both;
-    return 0;
+    verdict->diagnostics = cadre_buffer_steal(&text);
+    if (verdict->diagnostics) return 0;
+    cadre_buffer_free(&text);
+    return cadre_error_set(error, CADRE_EMEMORY, "no memory for the compiler's messages");
 }
 
-static int collect(run *r, const cadre_options *options, cadre_verdict *verdict, cadre_error *error)
+int cadre_run_collect(cadre_run *run, const cadre_options *options, const char *before,
+                      cadre_verdict *verdict, cadre_error *error)
 {
     bool compiled = false, assembled = true;
-    int result = read_diagnostics(r, verdict, error);
+    int result = read_diagnostics(run, before, verdict, error);
     if (result == 0)
         result =
-            cadre_verdict_from_status(options->compile[0], r->compiler.status, &compiled, error);
+            cadre_verdict_from_status(options->compile[0], run->compiler.status, &compiled, error);
     if (result == 0 && options->assemble)
-        result =
-            cadre_verdict_from_status(options->assemble[0], r->assembler.status, &assembled, error);
+        result = cadre_verdict_from_status(options->assemble[0], run->assembler.status, &assembled,
+                                           error);
     if (result < 0) return result;
     verdict->ok = compiled && assembled;
     if (!verdict->ok) return machine_error(verdict->diagnostics, error);
-    verdict->object = (unsigned char *)cadre_memory_read(r->object, &verdict->object_length, error);
-    verdict->dependencies = cadre_memory_read(r->dependencies, NULL, error);
+    verdict->object =
+        (unsigned char *)cadre_memory_read(run->object, &verdict->object_length, error);
+    verdict->dependencies = cadre_memory_read(run->dependencies, NULL, error);
     if (!verdict->object || !verdict->dependencies) return CADRE_EMEMORY;
     if (verdict->object_length == 0)
         return cadre_error_set(error, CADRE_ECHILD, "the compiler (%s) ended without an object",
@@ -185,21 +193,35 @@ static int collect(run *r, const cadre_options *options, cadre_verdict *verdict,
     return 0;
 }
 
+/* `headers` with a line end: what follows is a line of its own. New, or NULL. */
+static char *whole_headers(const cadre_compile_request *request, cadre_error *error)
+{
+    cadre_buffer text = {0};
+    cadre_buffer_puts(&text, request->headers ? request->headers : "");
+    if (text.length && text.data[text.length - 1] != '\n') cadre_buffer_puts(&text, "\n");
+    char *whole = cadre_buffer_steal(&text);
+    if (!whole) cadre_error_set(error, CADRE_EMEMORY, "no memory for a unit's text");
+    return whole;
+}
+
 int cadre_plain_compile(const cadre_options *options, const cadre_compile_request *request,
                         int64_t deadline, cadre_verdict *verdict, cadre_error *error)
 {
-    run r;
+    cadre_run run;
     *verdict = (cadre_verdict){0};
-    int result = run_open(&r, request, error);
+    char *headers = whole_headers(request, error);
+    if (!headers) return CADRE_EMEMORY;
+    int result = cadre_run_open(&run, headers, request->source, request->length, error);
     if (result == 0)
-        result =
-            options->direct ? start_direct(&r, options, error) : start_driver(&r, options, error);
+        result = options->direct ? start_direct(&run, options, error)
+                                 : start_driver(&run, options, error);
     if (result == 0) {
-        cadre_child *children[] = {&r.compiler, &r.assembler};
+        cadre_child *children[] = {&run.compiler, &run.assembler};
         result = cadre_child_wait(children, 2, request->cancel_fd, deadline, error);
     }
-    if (result == 0) result = collect(&r, options, verdict, error);
-    run_free(&r);
+    if (result == 0) result = cadre_run_collect(&run, options, NULL, verdict, error);
+    cadre_run_free(&run);
+    free(headers);
     if (result < 0) cadre_verdict_free(verdict);
     return result;
 }
@@ -208,39 +230,36 @@ int cadre_plain_preprocess(const cadre_options *options, const cadre_compile_req
                            const char *const *more, int64_t deadline, cadre_verdict *verdict,
                            cadre_error *error)
 {
-    run r;
+    cadre_run run;
     *verdict = (cadre_verdict){0};
     const char *direct[8] = {"-MD", "/proc/self/fd/4", "-MQ", "cell"};
     const char *driver[8] = {"-MD", "-MF", "/proc/self/fd/4", "-MQ", "cell"};
     for (size_t i = 0; i < 2 && more[i]; i++)
         direct[4 + i] = driver[5 + i] = more[i];
-    int result = run_open(&r, request, error);
+    char *headers = whole_headers(request, error);
+    if (!headers) return CADRE_EMEMORY;
+    int result = cadre_run_open(&run, headers, request->source, request->length, error);
     if (result == 0) {
-        r.compile = arguments_with(options->compile, options->direct ? direct : driver);
-        if (!r.compile)
+        run.compile = cadre_arguments_with(options->compile, options->direct ? direct : driver);
+        if (!run.compile)
             result = cadre_error_set(error, CADRE_EMEMORY, "no memory to start the compiler");
     }
     if (result == 0) {
-        cadre_child_file files[] = {
-            {0, r.source}, {1, r.object}, {2, r.first_text}, {DEPENDENCY_FD, r.dependencies}};
-        result = cadre_child_start(&r.compiler, r.compile[0], r.compile, NULL, files, 4, error);
+        cadre_child_file files[] = {{0, run.source},
+                                    {1, run.object},
+                                    {2, run.compiler_text},
+                                    {DEPENDENCY_FD, run.dependencies}};
+        result =
+            cadre_child_start(&run.compiler, run.compile[0], run.compile, NULL, files, 4, error);
     }
     if (result == 0) {
-        cadre_child *children[] = {&r.compiler};
+        cadre_child *children[] = {&run.compiler};
         result = cadre_child_wait(children, 1, request->cancel_fd, deadline, error);
     }
-    if (result == 0) result = read_diagnostics(&r, verdict, error);
-    if (result == 0)
-        result =
-            cadre_verdict_from_status(options->compile[0], r.compiler.status, &verdict->ok, error);
-    if (result == 0 && !verdict->ok) result = machine_error(verdict->diagnostics, error);
-    if (result == 0 && verdict->ok) {
-        verdict->object =
-            (unsigned char *)cadre_memory_read(r.object, &verdict->object_length, error);
-        verdict->dependencies = cadre_memory_read(r.dependencies, NULL, error);
-        if (!verdict->object || !verdict->dependencies) result = CADRE_EMEMORY;
-    }
-    run_free(&r);
+    /* -E of an empty text is empty but for line markers, so that here too none means trouble. */
+    if (result == 0) result = cadre_run_collect(&run, options, NULL, verdict, error);
+    cadre_run_free(&run);
+    free(headers);
     if (result < 0) cadre_verdict_free(verdict);
     return result;
 }

@@ -1,0 +1,221 @@
+/* The server's side of warm.h. In someone else's process: no symbol but the three of warm.h, no
+ * stdio of the compiler's, nothing that could end up in its output. */
+#include "warm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum { CLOSED = 99, MOST_IDLE_DEATHS = 5, SPARE_FD = 32, LINGER_MS = 5 };
+
+/* Written by the child that works, read by the server after that child ended (waitpid orders it).
+ */
+static struct shared {
+    uint32_t taken;    /* number of the request it took, 0: none yet */
+    uint32_t answered; /* the same, once it answered */
+} * shared;
+
+/* Written by the server with SIGUSR1 blocked, read by its handler. */
+static volatile pid_t worker;
+static int is_child;
+
+int warm_is_child(void)
+{
+    return is_child;
+}
+
+static void send_reply(uint32_t number, int status)
+{
+    warm_reply reply = {.number = number, .status = status};
+    while (send(WARM_SOCKET, &reply, sizeof reply, MSG_NOSIGNAL) < 0 && errno == EINTR)
+        continue;
+}
+
+void warm_answer(int status)
+{
+    if (!is_child || shared->answered == shared->taken) return;
+    send_reply(shared->taken, status);
+    shared->answered = shared->taken;
+    /* Taking this process down costs milliseconds of the CPU that the next stage is about to be
+     * woken on; let that one go first. */
+    struct timespec linger = {.tv_nsec = LINGER_MS * 1000000L};
+    nanosleep(&linger, NULL);
+}
+
+static void kill_worker(int number)
+{
+    (void)number;
+    int code = errno;
+    if (worker > 0) kill(worker, SIGKILL);
+    errno = code;
+}
+
+static int is_request_waiting(void)
+{
+    struct pollfd file = {.fd = WARM_SOCKET, .events = POLLIN};
+    return poll(&file, 1, 0) > 0;
+}
+
+static unsigned long read_hex(const char **at)
+{
+    unsigned long value = 0;
+    for (;; (*at)++) {
+        char c = **at;
+        if (c >= '0' && c <= '9')
+            value = value * 16 + (unsigned long)(c - '0');
+        else if (c >= 'a' && c <= 'f')
+            value = value * 16 + (unsigned long)(c - 'a' + 10);
+        else
+            return value;
+    }
+}
+
+/* Takes the page faults of the work ahead: every private mapping is made present, writable ones
+ * as this process's own copy. Stops when a request comes: then it is quicker to begin. */
+static void populate(void)
+{
+    enum { CAPACITY = 1 << 16, PIECE = 1 << 20 };
+    char *text = mmap(NULL, CAPACITY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (text == MAP_FAILED) return;
+    size_t length = 0;
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    for (ssize_t count; fd >= 0 && length < CAPACITY - 1; length += (size_t)count) {
+        count = read(fd, text + length, CAPACITY - 1 - length);
+        if (count <= 0) break;
+    }
+    if (fd >= 0) close(fd);
+    /* "55e0c000-55e0d000 rw-p 00000000 08:01 1234 /path" */
+    for (const char *line = text; *line;) {
+        const char *at = line;
+        const char *end = strchr(line, '\n');
+        if (!end) break;
+        unsigned long from = read_hex(&at);
+        at += *at == '-';
+        unsigned long to = read_hex(&at);
+        int readable = at[1] == 'r', writable = at[2] == 'w', private = at[4] == 'p';
+        int special = memchr(at, '[', (size_t)(end - at)) && !strstr(at, "[heap]\n") &&
+                      !strstr(at, "[stack]\n");
+        if (special) special = memmem(at, (size_t)(end - at), "[v", 2) != NULL;
+        for (; readable && private && !special && from < to; from += PIECE) {
+            unsigned long size = to - from < PIECE ? to - from : PIECE;
+            madvise((void *)from, size, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+            if (is_request_waiting()) goto done;
+        }
+        line = end + 1;
+    }
+done:
+    munmap(text, CAPACITY);
+}
+
+/* Waits for a request and takes it; on end of file the child ends and tells the server to. */
+static void take_request(const int *targets, int count)
+{
+    warm_request request;
+    ssize_t size;
+    do
+        size = recv(WARM_SOCKET, &request, sizeof request, MSG_PEEK);
+    while (size < 0 && errno == EINTR);
+    if (size != sizeof request) _exit(CLOSED);
+    /* Known before it is off the queue: killed in between, the next child finds it there. */
+    shared->taken = request.number;
+
+    char control[CMSG_SPACE(WARM_FILES * sizeof(int))];
+    struct iovec data = {&request, sizeof request};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof control};
+    do
+        size = recvmsg(WARM_SOCKET, &message, MSG_CMSG_CLOEXEC);
+    while (size < 0 && errno == EINTR);
+    struct cmsghdr *header = size > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    int files[WARM_FILES];
+    if (!header || header->cmsg_type != SCM_RIGHTS ||
+        header->cmsg_len != CMSG_LEN((size_t)count * sizeof(int)))
+        _exit(CLOSED);
+    memcpy(files, CMSG_DATA(header), (size_t)count * sizeof(int));
+    for (int i = 0; i < count; i++) {
+        int spare = fcntl(files[i], F_DUPFD_CLOEXEC, SPARE_FD); /* out of every target's way */
+        close(files[i]);
+        files[i] = spare;
+    }
+    for (int i = 0; i < count; i++) {
+        if (dup2(files[i], targets[i]) < 0) _exit(1);
+        close(files[i]);
+    }
+    is_child = 1;
+}
+
+/* The child's first steps; returns with a request. */
+static void become_child(pid_t server, const int *targets, int count)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != server) _exit(CLOSED);
+    signal(SIGUSR1, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    populate();
+    take_request(targets, count);
+}
+
+void warm_serve(const int *targets, int count)
+{
+    pid_t server = getpid();
+    int idle_deaths = 0;
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) _exit(1);
+    struct sigaction action = {.sa_handler = kill_worker, .sa_flags = SA_RESTART};
+    sigset_t cancel;
+    sigemptyset(&cancel);
+    sigaddset(&cancel, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &cancel, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    send_reply(0, 0);
+    while (idle_deaths < MOST_IDLE_DEATHS) {
+        shared->taken = shared->answered = 0;
+        pid_t child = fork();
+        if (child < 0) {
+            struct timespec pause = {.tv_nsec = 10000000};
+            nanosleep(&pause, NULL);
+            idle_deaths++;
+            continue;
+        }
+        if (child == 0) {
+            become_child(server, targets, count);
+            return;
+        }
+        worker = child;
+        sigprocmask(SIG_UNBLOCK, &cancel, NULL);
+        int status;
+        pid_t ended;
+        do
+            ended = waitpid(child, &status, 0);
+        while (ended < 0 && errno == EINTR);
+        sigprocmask(SIG_BLOCK, &cancel, NULL);
+        worker = 0;
+        if (ended < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == CLOSED)) break;
+        if (!shared->taken) {
+            idle_deaths++;
+            continue;
+        }
+        idle_deaths = 0;
+        if (shared->answered != shared->taken) send_reply(shared->taken, status);
+    }
+    _exit(0);
+}
