@@ -172,6 +172,23 @@ static void allow_code_on_stack(void)
     fclose(maps);
 }
 
+/* The loader's own reference to storage that this module's definitions replaced ends here. */
+static void forget_undo(cadre_module *module)
+{
+    for (size_t i = 0; i < module->undo_count; i++) {
+        struct version *stored = module->undo[i].version;
+        bool was_storage = stored && module->undo[i].kind == VERSION_STORAGE;
+        if (!stored) {
+            stored = module->undo[i].current;
+            was_storage = stored && stored->kind == VERSION_STORAGE;
+        }
+        if (was_storage) cadre_version_release(module->loader, stored);
+    }
+    free(module->undo);
+    module->undo = NULL;
+    module->undo_count = 0;
+}
+
 void cadre_loader_commit_until(cadre_loader *loader, cadre_module *last)
 {
     cadre_module *module = loader->pending;
@@ -181,9 +198,7 @@ void cadre_loader_commit_until(cadre_loader *loader, cadre_module *last)
             if (definition->published)
                 cadre_version_publish(definition->version, definition->address);
         }
-        free(module->undo);
-        module->undo = NULL;
-        module->undo_count = 0;
+        forget_undo(module);
         if (module->wants_executable_stack && !loader->stack_is_executable) {
             allow_code_on_stack();
             loader->stack_is_executable = true;

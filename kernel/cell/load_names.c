@@ -180,8 +180,9 @@ int cadre_loader_define(cadre_loader *loader, const char *text, void *address, b
 {
     struct name *name = cadre_name_intern(loader, text);
     if (!name) return CADRE_EMEMORY;
-    struct version *version = name->current;
+    struct version *version = name->current, *replaced = NULL;
     if (!version || (fresh && version->kind != VERSION_UNDEFINED)) {
+        replaced = version && version->kind == VERSION_STORAGE ? version : NULL;
         version = cadre_version_new(loader, name, NULL);
         if (!version) {
             cadre_name_release(loader, name);
@@ -196,6 +197,7 @@ int cadre_loader_define(cadre_loader *loader, const char *text, void *address, b
     version->address = address;
     version->module = NULL;
     cadre_version_publish(version, address);
+    if (replaced) cadre_version_release(loader, replaced);
     return 0;
 }
 

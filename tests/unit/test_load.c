@@ -467,6 +467,13 @@ START_TEST(run_time_storage)
     ck_assert_int_eq(call_int("sum"), 5);
     load("extern int grid[]; int newer(void) { return grid[1]; }");
     ck_assert_int_eq(call_int("newer"), 20);
+    load("int grid[3] = {7, 8, 9}; int own(void) { return grid[2]; }");
+    ck_assert_int_eq(call_int("own"), 9);
+    ck_assert_int_eq(call_int("newer"), 8);
+    cadre_loader_define(loader, "grid", other, false);
+    ck_assert_int_eq(call_int("newer"), 20);
+    load_with("double grid = 1;", NULL, "grid");
+    ck_assert_int_eq(call_int("newer"), 20);
 }
 END_TEST
 
@@ -658,7 +665,11 @@ START_TEST(statements_give_their_memory_back)
     }
     ck_assert_ptr_null(cadre_loader_symbol(loader, "cell_entry"));
     long grown = (resident_pages() - before) * 4096 / 10000;
+#ifndef __SANITIZE_ADDRESS__ /* which keeps what is freed */
     ck_assert_msg(grown < 200, "%ld bytes a cell", grown);
+#else
+    (void)grown;
+#endif
     ck_assert_int_le(count_mappings(), mappings + 4);
     ck_assert(((double *)cadre_loader_symbol(loader, "state"))[2] == 5500);
     free(object.bytes);
