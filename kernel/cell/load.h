@@ -16,7 +16,9 @@
 
 #include "base/base.h"
 
-/* error->code when an object can only be loaded as a shared library (cadre_loader_add_library). */
+/* error->code when an object can only be loaded as a shared library (cadre_loader_add_library).
+ * Thread-local variables and ifuncs as compilers make them for cells are loaded here; it takes
+ * `-ftls-model=initial-exec` or `-mtls-dialect=gnu2` to need the system's linker. */
 #define CADRE_ENEEDS_DLOPEN (-100)
 
 /* Would cadre_loader_add refuse this object with CADRE_ENEEDS_DLOPEN? 1 or 0; 0 for bytes that
@@ -41,7 +43,8 @@ int cadre_loader_override(cadre_loader *loader, const char *name, void *address)
 cadre_module *cadre_loader_add(cadre_loader *loader, const char *label, const void *object,
                                size_t length, const char *const *fresh, size_t fresh_count,
                                cadre_error *error);
-/* A shared library that a cell was linked to (TLS, IFUNC): dlopen, its globals become names. */
+/* A shared library that a cell was linked to (CADRE_ENEEDS_DLOPEN): dlopen, its globals become
+ * names. It can use names of libraries, not those of other cells. */
 cadre_module *cadre_loader_add_library(cadre_loader *loader, const char *label, const char *path,
                                        cadre_error *error);
 /* Could a call of `entry` in `module` reach a symbol that nothing defines? Follows references
@@ -58,7 +61,8 @@ void cadre_loader_commit(cadre_loader *loader);
 void cadre_loader_commit_until(cadre_loader *loader, cadre_module *module);
 /* Undoes the adds since the last commit, memory included. */
 void cadre_loader_discard(cadre_loader *loader);
-/* Runs the constructors (.init_array) of a committed module. */
+/* Runs the constructors (.init_array) of a committed module, and before them the resolvers that
+ * choose its ifuncs: needed once for every module before its code runs. */
 void cadre_loader_construct(cadre_module *module);
 /* At the orderly end of the process: destructors of all constructed modules, newest first. */
 void cadre_loader_destruct(cadre_loader *loader);

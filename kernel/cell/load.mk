@@ -6,15 +6,19 @@ libload_la_SOURCES = \
     kernel/cell/load_build.h \
     kernel/cell/load_add.c \
     kernel/cell/load_arena.c \
+    kernel/cell/load_bind.c \
     kernel/cell/load_builtins.c \
     kernel/cell/load_check.c \
     kernel/cell/load_debug.c \
+    kernel/cell/load_keep.c \
+    kernel/cell/load_layout.c \
     kernel/cell/load_library.c \
     kernel/cell/load_module.c \
     kernel/cell/load_names.c \
     kernel/cell/load_needs.c \
     kernel/cell/load_object.c \
-    kernel/cell/load_relocate.c
+    kernel/cell/load_relocate.c \
+    kernel/cell/load_thread.c
 # The unwinder must be the one of libgcc_s, which backtrace() uses too.
 libload_la_LIBADD = -lgcc_s
 

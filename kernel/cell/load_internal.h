@@ -6,7 +6,7 @@
 
 #include <elf.h>
 
-/* ---- load_arena.c: memory ---------------------------------------------------------------- */
+/* ---- load_arena.c: memory ---- */
 
 /* A free piece of an arena; the array is sorted by start and neighbours are always joined. */
 struct range {
@@ -59,7 +59,7 @@ int cadre_arena_write(struct arena *arena, void *address, const void *bytes, siz
 struct slot *cadre_slot_new(cadre_loader *loader, cadre_error *error);
 void cadre_slot_free(cadre_loader *loader, struct slot *slot);
 
-/* ---- load_object.c: the object as a checked view ------------------------------------------- */
+/* ---- load_object.c: the object as a checked view ---- */
 
 struct object {
     const unsigned char *bytes;
@@ -90,7 +90,7 @@ size_t cadre_relocation_width(uint32_t type);
 /* Is `.eh_frame` content something the unwinder can walk? */
 bool cadre_frames_valid(const unsigned char *bytes, size_t size);
 
-/* ---- load_names.c: names, their versions and slots ------------------------------------------ */
+/* ---- load_names.c: names, their versions and slots ---- */
 
 enum version_kind {
     VERSION_UNDEFINED, /* declared by some cell, defined by nobody */
@@ -113,6 +113,8 @@ struct version {
     struct name *name;
     struct slot *slot;
     enum version_kind kind;
+    bool imported;        /* some code refers to it */
+    bool thread_local;    /* then addresses are those of a struct thread_place */
     bool weak;            /* a weak definition: a later strong one replaces it, never the reverse */
     void *address;        /* of the newest definition, committed or not */
     cadre_module *module; /* VERSION_CELL: who defines it */
@@ -148,8 +150,28 @@ void cadre_names_free(cadre_loader *loader);
  * name of theirs is first needed. NULL: unknown. */
 void *cadre_builtin_find(const char *name);
 
-/* ---- modules ----------------------------------------------------------------------------------
- */
+/* ---- load_thread.c: thread-local variables ---- */
+
+/* The thread-local variables of a module: each thread has a copy of the image, zeros after it. */
+struct thread_block {
+    size_t id; /* counted from 0, never used again */
+    size_t size, alignment;
+    const unsigned char *image;
+    size_t image_size;
+};
+struct thread_place {
+    struct thread_block *block;
+    size_t offset;
+};
+/* What code passes to __tls_get_addr: a name that may be redefined, or (NULL) a fixed place. */
+struct thread_pair {
+    struct version *version;
+    const struct thread_place *place;
+};
+void *cadre_thread_address(const struct thread_place *place);
+void *cadre_thread_get_address(const struct thread_pair *pair);
+
+/* ---- modules ---- */
 
 /* A loaded section: a node of the graph of references that cadre_loader_check follows. */
 struct part {
@@ -195,6 +217,12 @@ struct initializer {
     bool backwards; /* .ctors */
 };
 
+/* A function that is chosen when it is loaded (ifunc): its slot gets what `resolver` returns. */
+struct chosen {
+    struct slot *slot;
+    void *(*resolver)(void);
+};
+
 struct jit_entry;
 
 struct cadre_module {
@@ -214,7 +242,10 @@ struct cadre_module {
     size_t version_count;
     struct slot **private_slots; /* of local symbols */
     size_t private_slot_count;
-    struct part *parts; /* part_count + 1 */
+    struct chosen *chosen;
+    size_t chosen_count;
+    struct thread_block *thread_block; /* NULL: no thread-local variables */
+    struct part *parts;                /* part_count + 1 */
     size_t part_count;
     uint32_t *references;
     struct initializer *initializers; /* in the order to run */
@@ -260,6 +291,7 @@ struct cadre_loader {
     uint64_t epoch;      /* counts changes that can make a complete part incomplete again */
     uint32_t visit_mark; /* of the last walk */
     bool stack_is_executable;
+    size_t thread_block_count;
 };
 
 /* load_module.c */

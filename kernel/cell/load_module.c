@@ -124,7 +124,11 @@ void cadre_module_free(cadre_module *module)
         cadre_arena_release(&module->blocks[i]);
     for (size_t i = 0; i < module->large_count; i++)
         cadre_arena_release(&module->large[i]);
+    for (size_t i = 0; i < module->chosen_count; i++)
+        cadre_slot_free(loader, module->chosen[i].slot);
     if (module->library) dlclose(module->library);
+    free(module->chosen);
+    free(module->thread_block);
     free(module->strings);
     free(module->large);
     free(module->functions);
@@ -250,6 +254,10 @@ void cadre_loader_construct(cadre_module *module)
 {
     if (module->constructed) return;
     module->constructed = true;
+    for (size_t i = 0; i < module->chosen_count; i++) {
+        struct slot *slot = module->chosen[i].slot;
+        slot->address = slot->call = module->chosen[i].resolver();
+    }
     call_all(module->initializers, module->initializer_count);
 }
 
@@ -269,7 +277,7 @@ void cadre_loader_destruct(cadre_loader *loader)
 void cadre_loader_release_statements(cadre_loader *loader, cadre_module *module)
 {
     if (!module || module->library || module->code_taken || module->large_count ||
-        module->finalizer_count)
+        module->finalizer_count || module->thread_block || module->chosen_count)
         return;
     for (const cadre_module *m = loader->pending; m; m = m->next) {
         if (m == module) return;
@@ -296,14 +304,15 @@ void cadre_loader_release_statements(cadre_loader *loader, cadre_module *module)
 void *cadre_module_symbol(const cadre_module *module, const char *name)
 {
     for (size_t i = 0; i < module->definition_count; i++) {
-        if (!strcmp(module->definitions[i].version->name->text, name))
-            return module->definitions[i].address;
+        const struct definition *definition = &module->definitions[i];
+        if (strcmp(definition->version->name->text, name) != 0) continue;
+        return definition->version->thread_local ? cadre_thread_address(definition->address)
+                                                 : definition->address;
     }
     return NULL;
 }
 
-/* ---- safe in signal handlers -------------------------------------------------------------------
- */
+/* ---- safe in signal handlers ---- */
 
 bool cadre_loader_is_cell_code(const cadre_loader *loader, const void *pc)
 {

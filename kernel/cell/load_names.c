@@ -96,6 +96,8 @@ void cadre_version_release(cadre_loader *loader, struct version *version)
 
 static void *find_outside(const struct name *name)
 {
+    /* The system's knows only libraries. */
+    if (!strcmp(name->text, "__tls_get_addr")) return (void *)cadre_thread_get_address;
     if (name->override) return name->override;
     void *address = dlsym(RTLD_DEFAULT, name->text);
     return address ? address : cadre_builtin_find(name->text);
@@ -171,9 +173,9 @@ void *cadre_loader_symbol(cadre_loader *loader, const char *text)
 {
     struct name *name = cadre_name_find(loader, text);
     struct version *version = name ? name->current : NULL;
-    return version && (version->kind == VERSION_CELL || version->kind == VERSION_STORAGE)
-               ? version->address
-               : NULL;
+    if (!version || (version->kind != VERSION_CELL && version->kind != VERSION_STORAGE))
+        return NULL;
+    return version->thread_local ? cadre_thread_address(version->address) : version->address;
 }
 
 int cadre_loader_define(cadre_loader *loader, const char *text, void *address, bool fresh)
@@ -181,7 +183,7 @@ int cadre_loader_define(cadre_loader *loader, const char *text, void *address, b
     struct name *name = cadre_name_intern(loader, text);
     if (!name) return CADRE_EMEMORY;
     struct version *version = name->current, *replaced = NULL;
-    if (!version || (fresh && version->kind != VERSION_UNDEFINED)) {
+    if (!version || version->thread_local || (fresh && version->kind != VERSION_UNDEFINED)) {
         replaced = version && version->kind == VERSION_STORAGE ? version : NULL;
         version = cadre_version_new(loader, name, NULL);
         if (!version) {

@@ -1,16 +1,13 @@
-/* Which objects need the system's dynamic linker. Apart, so that the front can ask as well. */
+/* Which objects need the system's dynamic linker: those whose thread-local variables lie at fixed
+ * distances from the thread pointer. Apart, so that the front can ask as well. */
 #include "cell/load.h"
 
 #include <elf.h>
 #include <string.h>
 
-static bool is_thread_local_type(uint32_t type)
+static bool is_system_only(uint32_t type)
 {
     switch (type) {
-    case R_X86_64_TLSGD:
-    case R_X86_64_TLSLD:
-    case R_X86_64_DTPOFF32:
-    case R_X86_64_DTPOFF64:
     case R_X86_64_GOTTPOFF:
     case R_X86_64_TPOFF32:
     case R_X86_64_TPOFF64:
@@ -37,19 +34,10 @@ int cadre_object_needs_dlopen(const void *object, size_t length)
     if (count > room) return 0;
     for (size_t i = 1; i < count; i++) {
         memcpy(&section, bytes + header.e_shoff + i * sizeof section, sizeof section);
-        if ((section.sh_flags & SHF_TLS) && (section.sh_flags & SHF_ALLOC)) return 1;
         if (section.sh_type == SHT_NOBITS || section.sh_offset > length ||
             section.sh_size > length - section.sh_offset)
             continue;
         const unsigned char *content = bytes + section.sh_offset;
-        if (section.sh_type == SHT_SYMTAB) {
-            for (size_t k = 0; k < section.sh_size / sizeof(Elf64_Sym); k++) {
-                Elf64_Sym symbol;
-                memcpy(&symbol, content + k * sizeof symbol, sizeof symbol);
-                unsigned type = ELF64_ST_TYPE(symbol.st_info);
-                if (type == STT_GNU_IFUNC || type == STT_TLS) return 1;
-            }
-        }
         if (section.sh_type != SHT_RELA || section.sh_info >= count) continue;
         Elf64_Shdr target;
         memcpy(&target, bytes + header.e_shoff + section.sh_info * sizeof target, sizeof target);
@@ -57,7 +45,7 @@ int cadre_object_needs_dlopen(const void *object, size_t length)
         for (size_t k = 0; k < section.sh_size / sizeof(Elf64_Rela); k++) {
             Elf64_Rela relocation;
             memcpy(&relocation, content + k * sizeof relocation, sizeof relocation);
-            if (is_thread_local_type(ELF64_R_TYPE(relocation.r_info))) return 1;
+            if (is_system_only(ELF64_R_TYPE(relocation.r_info))) return 1;
         }
     }
     return 0;

@@ -29,6 +29,7 @@ size_t cadre_relocation_width(uint32_t type)
     case R_X86_64_GOT64:
     case R_X86_64_GOTPCREL64:
     case R_X86_64_PLTOFF64:
+    case R_X86_64_DTPOFF64:
     case R_X86_64_SIZE64: return 8;
     case R_X86_64_PC32:
     case R_X86_64_PLT32:
@@ -36,6 +37,9 @@ size_t cadre_relocation_width(uint32_t type)
     case R_X86_64_GOTPCRELX:
     case R_X86_64_REX_GOTPCRELX:
     case R_X86_64_GOTPC32:
+    case R_X86_64_TLSGD:
+    case R_X86_64_TLSLD:
+    case R_X86_64_DTPOFF32:
     case R_X86_64_SIZE32: return 4;
     default: return 0;
     }

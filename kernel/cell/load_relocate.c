@@ -7,17 +7,15 @@
 static int refuse_type(const struct build *build, uint32_t type, const char *symbol)
 {
     switch (type) {
-    case R_X86_64_TLSGD:
-    case R_X86_64_TLSLD:
-    case R_X86_64_DTPOFF32:
-    case R_X86_64_DTPOFF64:
     case R_X86_64_GOTTPOFF:
     case R_X86_64_TPOFF32:
     case R_X86_64_TPOFF64:
     case R_X86_64_GOTPC32_TLSDESC:
     case R_X86_64_TLSDESC_CALL:
         return cadre_error_set(build->error, CADRE_ENEEDS_DLOPEN,
-                               "%s is thread-local: link a shared library", symbol);
+                               "%s is thread-local in a way that only the system's linker knows "
+                               "(-ftls-model, -mtls-dialect): link a shared library",
+                               symbol);
     case R_X86_64_32:
     case R_X86_64_32S:
         return cadre_error_set(build->error, CADRE_EFORMAT,
@@ -61,6 +59,10 @@ static bool uses_slot(uint32_t type)
 int cadre_build_scan(struct build *build)
 {
     const struct object *object = &build->object;
+    for (size_t i = 1; i < object->symbol_count; i++) {
+        if (cadre_symbol_type(&object->symbols[i]) == STT_GNU_IFUNC)
+            build->symbols[i].resolver_stub = (uint32_t)build->stub_count++;
+    }
     for (size_t i = 1; i < object->section_count; i++) {
         struct section_state *section = &build->sections[i];
         if (!section->loaded || !section->relocations) continue;
@@ -76,6 +78,8 @@ int cadre_build_scan(struct build *build)
             }
             struct symbol_state *symbol = &build->symbols[index];
             symbol->needs |= NEEDS_VERSION;
+            if (type == R_X86_64_TLSGD) symbol->needs |= NEEDS_PAIR;
+            if (type == R_X86_64_TLSLD) build->needs_base_pair = true;
             if (uses_slot(type)) symbol->needs |= NEEDS_SLOT;
             if ((type == R_X86_64_PLT32 || type == R_X86_64_PC32 || type == R_X86_64_PLTOFF64) &&
                 cadre_symbol_is_global(&object->symbols[index]) && !(symbol->needs & NEEDS_STUB) &&
@@ -159,6 +163,20 @@ static uint64_t address_of(const struct symbol_state *symbol)
     return symbol->address;
 }
 
+/* Thread-local code names a variable by its symbol or by section and addend. */
+static const struct section_state *thread_section(const struct build *build, size_t symbol)
+{
+    size_t index = cadre_object_symbol_section(&build->object, symbol);
+    return index && build->sections[index].is_thread_local ? &build->sections[index] : NULL;
+}
+
+static uint64_t thread_offset(const struct build *build, size_t symbol)
+{
+    const struct section_state *section = thread_section(build, symbol);
+    return section ? section->thread_offset + build->object.symbols[symbol].st_value
+                   : build->symbols[symbol].place->offset;
+}
+
 static int apply(struct build *build, struct section_state *section, const Elf64_Rela *relocation,
                  bool branch)
 {
@@ -175,8 +193,19 @@ static int apply(struct build *build, struct section_state *section, const Elf64
                               build->stub_start + (uint64_t)symbol->stub * 8
                         : 0;
     bool through_stub = branch && (symbol->needs & NEEDS_STUB);
+    uint64_t data = (uint64_t)(uintptr_t)build->module->blocks[ARENA_DATA].address;
     uint64_t value;
     switch (type) {
+    case R_X86_64_TLSGD: value = data + symbol->pair + addend - place; break;
+    case R_X86_64_TLSLD: value = data + build->base_pair + addend - place; break;
+    case R_X86_64_DTPOFF32:
+    case R_X86_64_DTPOFF64:
+        if (!symbol->place && !thread_section(build, index)) {
+            return cadre_error_set(build->error, CADRE_EFORMAT, "%s is not thread-local",
+                                   cadre_object_symbol_name(&build->object, index));
+        }
+        value = thread_offset(build, index) + addend;
+        break;
     case R_X86_64_64:
         value = address_of(symbol) + addend;
         if (symbol->version && symbol->version->kind == VERSION_UNDEFINED &&
@@ -241,18 +270,23 @@ static int relocate_section(struct build *build, size_t index)
     return 0;
 }
 
+static void write_stub(struct build *build, uint32_t index, const struct slot *slot)
+{
+    size_t offset = build->stub_start + (size_t)index * 8;
+    unsigned char *code = build->staging[ARENA_CODE] + offset;
+    uint64_t next = (uint64_t)(uintptr_t)build->module->blocks[ARENA_CODE].address + offset + 6;
+    int32_t distance = (int32_t)((uint64_t)(uintptr_t)&slot->call - next);
+    code[0] = 0xff; /* jmp *call(%rip) */
+    code[1] = 0x25;
+    memcpy(code + 2, &distance, 4);
+}
+
 static void write_stubs(struct build *build)
 {
     for (size_t i = 1; i < build->object.symbol_count; i++) {
         const struct symbol_state *symbol = &build->symbols[i];
-        if (!(symbol->needs & NEEDS_STUB)) continue;
-        size_t offset = build->stub_start + (size_t)symbol->stub * 8;
-        unsigned char *code = build->staging[ARENA_CODE] + offset;
-        uint64_t next = (uint64_t)(uintptr_t)build->module->blocks[ARENA_CODE].address + offset + 6;
-        int32_t distance = (int32_t)((uint64_t)(uintptr_t)&symbol->slot->call - next);
-        code[0] = 0xff; /* jmp *call(%rip) */
-        code[1] = 0x25;
-        memcpy(code + 2, &distance, 4);
+        if (symbol->needs & NEEDS_STUB) write_stub(build, symbol->stub, symbol->slot);
+        if (symbol->chosen_slot) write_stub(build, symbol->resolver_stub, symbol->chosen_slot);
     }
 }
 

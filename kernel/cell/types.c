@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- opening ------------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 static bool inside(const cadre_types *types, uint64_t offset, uint64_t size)
 {
@@ -146,8 +145,7 @@ void cadre_types_free(cadre_types *types)
     free(types);
 }
 
-/* ---- dies -------------------------------------------------------------------------------------
- */
+/* ---- dies ---- */
 
 int64_t cadre_die_number(Dwarf_Die *die, unsigned attribute, int64_t otherwise)
 {
@@ -284,8 +282,7 @@ char **cadre_types_defined(cadre_types *types)
     return names;
 }
 
-/* ---- lines --------------------------------------------------------------------------------------
- */
+/* ---- lines ---- */
 
 static bool line_in_unit(Dwarf_Die *unit, uint64_t address, char *file, size_t file_size,
                          int *number)

@@ -58,8 +58,7 @@ static bool spent(const struct view *view)
 static void format_value(struct view *view, cadre_buffer *text, Dwarf_Die *type, uint64_t address,
                          int depth);
 
-/* ---- strings ------------------------------------------------------------------------------------
- */
+/* ---- strings ---- */
 
 /* Bytes of one character when the type is one: char, or what is called wchar_t, char16_t ... */
 static size_t character_width(Dwarf_Die *type)
@@ -107,8 +106,7 @@ static bool format_string(struct view *view, cadre_buffer *text, uint64_t addres
     return true;
 }
 
-/* ---- pointers -----------------------------------------------------------------------------------
- */
+/* ---- pointers ---- */
 
 static void format_pointer(struct view *view, cadre_buffer *text, Dwarf_Die *type, Dwarf_Die *plain,
                            uint64_t address, int depth)
@@ -146,8 +144,7 @@ static void format_pointer(struct view *view, cadre_buffer *text, Dwarf_Die *typ
     }
 }
 
-/* ---- enumerations -------------------------------------------------------------------------------
- */
+/* ---- enumerations ---- */
 
 static int64_t extend(uint64_t bits, size_t size, bool is_signed)
 {
@@ -200,8 +197,7 @@ static void format_enumeration(cadre_buffer *text, Dwarf_Die *plain, uint64_t bi
     cadre_buffer_free(&names);
 }
 
-/* ---- structures ---------------------------------------------------------------------------------
- */
+/* ---- structures ---- */
 
 static uint64_t read_bits(const unsigned char *bytes, size_t available, uint64_t first,
                           unsigned count)
@@ -339,8 +335,7 @@ static void format_structure(struct view *view, cadre_buffer *text, Dwarf_Die *p
     free(members.parts);
 }
 
-/* ---- arrays -------------------------------------------------------------------------------------
- */
+/* ---- arrays ---- */
 
 #define DIMENSION_LIMIT 8
 
@@ -424,8 +419,7 @@ static void format_dimension(struct view *view, cadre_buffer *text, struct array
     cadre_buffer_puts(text, "}");
 }
 
-/* ---- any value ----------------------------------------------------------------------------------
- */
+/* ---- any value ---- */
 
 static void format_base(struct view *view, cadre_buffer *text, Dwarf_Die *type, Dwarf_Die *plain,
                         uint64_t address)

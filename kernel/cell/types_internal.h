@@ -37,8 +37,7 @@ bool cadre_die_flag(Dwarf_Die *die, unsigned attribute);
 /* The type as C writes it: `const char *`, `double (*)(int)`, `int [3]`. */
 void cadre_type_write(Dwarf_Die *type, cadre_buffer *text);
 
-/* ---- types_scalar.c: values without structure -------------------------------------------------
- */
+/* ---- types_scalar.c: values without structure ---- */
 
 /* Base types and enumerations; false when the kind is unknown. `bytes` holds `size` bytes, `name`
  * is the base type's own. */

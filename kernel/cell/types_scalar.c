@@ -172,8 +172,7 @@ void cadre_integer_write(cadre_buffer *text, const unsigned char *bytes, size_t 
     cadre_buffer_puts(text, digits + at);
 }
 
-/* ---- characters ---------------------------------------------------------------------------------
- */
+/* ---- characters ---- */
 
 static bool put_escape(cadre_buffer *text, uint32_t unit, char quote)
 {

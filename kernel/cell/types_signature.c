@@ -213,8 +213,7 @@ char *cadre_types_signature(cadre_types *types, const char *name)
     return cadre_buffer_steal(&writer.text);
 }
 
-/* ---- as C writes them ---------------------------------------------------------------------------
- */
+/* ---- as C writes them ---- */
 
 /* A declarator grows around its middle: what is before the name and what comes after it. */
 struct declarator {

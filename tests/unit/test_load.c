@@ -3,6 +3,7 @@
 #include "object_helper.h"
 
 #include <check.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -382,6 +383,100 @@ START_TEST(compiler_helpers)
 }
 END_TEST
 
+static void *call_in_thread(void *function)
+{
+    return (void *)(intptr_t)((int (*)(void))function)();
+}
+
+static int call_int_in_thread(const char *name)
+{
+    pthread_t thread;
+    void *result;
+    ck_assert_int_eq(
+        pthread_create(&thread, NULL, call_in_thread, cadre_loader_symbol(loader, name)), 0);
+    ck_assert_int_eq(pthread_join(thread, &result), 0);
+    return (int)(intptr_t)result;
+}
+
+START_TEST(thread_local_variables)
+{
+    load("int outside = 9; _Thread_local int counter = 5; static _Thread_local int own, more = 3;"
+         "static _Thread_local int *pointer = &outside; _Thread_local char big[100000];"
+         "_Alignas(256) _Thread_local char aligned[256];"
+         "int bump(void) { own += more; big[99999]++; return ++counter * 100 + own * 10 + *pointer"
+         "+ big[99999] + (((unsigned long)aligned & 255) != 0) * 1000; }");
+    load("extern _Thread_local int counter; int peek(void) { return counter; }"
+         "int set(void) { counter = 50; return 0; }");
+    ck_assert_int_eq(call_int("bump"), 600 + 30 + 9 + 1);
+    ck_assert_int_eq(call_int("peek"), 6);
+    ck_assert_int_eq(call_int_in_thread("peek"), 5);
+    ck_assert_int_eq(call_int_in_thread("bump"), 600 + 30 + 9 + 1);
+    call_int("set");
+    ck_assert_int_eq(call_int("bump"), 5100 + 60 + 9 + 2);
+    ck_assert_int_eq(*(int *)cadre_loader_symbol(loader, "counter"), 51);
+    /* Redefinition reaches old users, as for any variable; another kind does not. */
+    load("_Thread_local int counter = 70;");
+    ck_assert_int_eq(call_int("peek"), 70);
+    load("int counter = 80; int plain(void) { return counter; }");
+    ck_assert_int_eq(call_int("peek"), 70);
+    ck_assert_int_eq(call_int("plain"), 80);
+    load_with("_Thread_local int late; int through_gd(void) { return late; }"
+              "static _Thread_local int a = 1, b = 2; int both(void) { return a + b; }",
+              "-fplt -O0", NULL);
+    ck_assert_int_eq(call_int("both"), 3);
+    ck_assert_int_eq(call_int("through_gd"), 0);
+    /* A library's: errno through its variable would do, were it exported; ours is. */
+    load("extern _Thread_local int test_library_variable;"
+         "int library(void) { return test_library_variable; }");
+    ck_assert_int_eq(call_int("library"), 33);
+    ck_assert_int_eq(call_int_in_thread("library"), 33);
+}
+END_TEST
+
+__attribute__((visibility("default"))) _Thread_local int test_library_variable = 33;
+
+START_TEST(chosen_functions)
+{
+    load("__attribute__((target_clones(\"avx2\", \"default\"), noinline))"
+         "int total(const int *v, int n) { int s = 0; for (int i = 0; i < n; i++) s += v[i];"
+         "return s; } int (*table[])(const int *, int) = { total };"
+         "static int one(void) { return 11; } static void *choose(void) { return one; }"
+         "int pick(void) __attribute__((ifunc(\"choose\")));"
+         "int all(void) { int v[] = {1, 2, 3}; return total(v, 3) * 100 + table[0](v, 2) * 10 +"
+         "pick(); }");
+    load("int pick(void); int outer(void) { return pick() + 1; }");
+    ck_assert_int_eq(call_int("all"), 600 + 30 + 11);
+    ck_assert_int_eq(call_int("outer"), 12);
+    ck_assert_int_eq(call_int("pick"), 11);
+}
+END_TEST
+
+START_TEST(what_only_the_system_can_link)
+{
+    static const char text[] = "_Thread_local int near = 4; int get(void) { return near; }";
+    test_object object = test_compile(text, "-ftls-model=initial-exec");
+    ck_assert_int_eq(cadre_object_needs_dlopen(object.bytes, object.length), 1);
+    ck_assert_ptr_null(
+        cadre_loader_add(loader, "cell.c", object.bytes, object.length, NULL, 0, &error));
+    ck_assert_int_eq(error.code, CADRE_ENEEDS_DLOPEN);
+    free(object.bytes);
+    char *path = test_link("#include <stdio.h>\n_Thread_local int near = 4; int count = 6;"
+                           "int get(void) { return near; }",
+                           "-ftls-model=initial-exec");
+    cadre_module *module = cadre_loader_add_library(loader, "cell.c", path, &error);
+    ck_assert_msg(module != NULL, "%s", error.message);
+    ck_assert_int_eq(cadre_loader_check(loader, module, NULL, &error), 0);
+    cadre_loader_commit(loader);
+    cadre_loader_construct(module);
+    load("extern int count; int get(void); int use(void) { return get() + count; }");
+    ck_assert_int_eq(call_int("use"), 10);
+    ck_assert(cadre_loader_is_cell_code(loader, cadre_module_symbol(module, "get")));
+    ck_assert_ptr_null(cadre_loader_add_library(loader, "cell.c", "/no/such.so", &error));
+    unlink(path);
+    free(path);
+}
+END_TEST
+
 START_TEST(openmp)
 {
     load_with("long total; int run(void) { long s = 0;\n#pragma omp parallel for reduction(+:s)\n"
@@ -477,8 +572,7 @@ START_TEST(run_time_storage)
 }
 END_TEST
 
-/* ---- checking -----------------------------------------------------------------------------------
- */
+/* ---- checking ---- */
 
 static void expect_missing(const char *source, const char *entry, const char *message)
 {
@@ -529,8 +623,7 @@ START_TEST(check_follows_tables_and_ignores_weak)
 }
 END_TEST
 
-/* ---- describing ---------------------------------------------------------------------------------
- */
+/* ---- describing ---- */
 
 START_TEST(describe_finds_functions)
 {
@@ -615,8 +708,7 @@ START_TEST(the_unwinder_sees_cells)
 }
 END_TEST
 
-/* ---- many cells ---------------------------------------------------------------------------------
- */
+/* ---- many cells ---- */
 
 static long resident_pages(void)
 {
@@ -738,6 +830,9 @@ Suite *load_suite(void)
         {"protection", constants_are_read_only_and_code_is_not_writable},
         {"nested", nested_functions},
         {"helpers", compiler_helpers},
+        {"thread-local", thread_local_variables},
+        {"ifunc", chosen_functions},
+        {"dlopen", what_only_the_system_can_link},
         {"openmp", openmp},
         {"overrides", library_functions_and_overrides},
         {"discard", discard_takes_everything_back},

@@ -1,5 +1,6 @@
 /* Damaged objects: the loader and the DWARF reader refuse them or load them, and never crash. Code
- * of a damaged object is not run. Seeded; the count is the first argument or CADRE_FUZZ_COUNT. */
+ * of a damaged object is not run. Seeded; the count is the first argument or CADRE_FUZZ_COUNT,
+ * another seed the second. */
 #include "cell/load.h"
 #include "cell/types.h"
 #include "object_helper.h"
@@ -29,6 +30,10 @@ static const char source[] =
     "extern int missing(int); int counter = 3; static int hidden[100]; double table[4] = {1, 2};"
     "struct node first = { &first, {1, 2, 3}, \"first\", 1, 2 };"
     "int (*const calls[])(int) = { missing, missing }; const char *words[] = { \"x\", \"y\" };"
+    "_Thread_local int mine = 3; static _Thread_local long other; static int one(void) { return 1; "
+    "}"
+    "static void *choose(void) { return one; } int chosen(void) __attribute__((ifunc(\"choose\")));"
+    "int threads(void) { return mine++ + other++ + chosen(); }"
     "__attribute__((weak)) int soft(int a) { return a; }"
     "__attribute__((constructor)) static void start(void) { counter++; }"
     "static struct node *cadre_value_type __attribute__((used));"
@@ -173,6 +178,7 @@ int main(int argc, char **argv)
 {
     const char *count = argc > 1 ? argv[1] : getenv("CADRE_FUZZ_COUNT");
     if (count) fuzz_count = strtol(count, NULL, 10);
+    if (argc > 2) state ^= strtoull(argv[2], NULL, 10) << 32;
     SRunner *runner = srunner_create(fuzz_suite());
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
