@@ -91,9 +91,9 @@ static void accept_memfd(worker_pool *pool, const sent_result *head, int fd)
     if (bytes) munmap(bytes, head->length);
 }
 
-static void drain_socket(worker_pool *pool, const pool_worker *worker)
+static void drain_socket(worker_pool *pool, pool_worker *worker)
 {
-    for (;;) {
+    while (worker->socket >= 0) {
         union {
             struct cmsghdr header;
             char space[CMSG_SPACE(sizeof(int))];
@@ -106,7 +106,13 @@ static void drain_socket(worker_pool *pool, const pool_worker *worker)
                                  .msg_controllen = sizeof control.space};
         ssize_t got = recvmsg(worker->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return;
+        if (got < 0 && errno == EAGAIN) return;
+        if (got <= 0) {
+            /* The worker is on its way out; an open end would wake the parent without pause. */
+            if (worker->socket >= 0) close(worker->socket);
+            worker->socket = -1;
+            return;
+        }
         struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
         if (got != sizeof head || !rights || rights->cmsg_type != SCM_RIGHTS) continue;
         int fd;
@@ -261,7 +267,7 @@ static void wait_for_news(worker_pool *pool)
     }
     poll(pool->items, 2 * pool->size, TICK_MS);
     for (size_t i = 0; i < pool->size; i++)
-        if (pool->items[2 * i + 1].revents & POLLIN) drain_socket(pool, &pool->workers[i]);
+        if (pool->items[2 * i + 1].revents) drain_socket(pool, &pool->workers[i]);
 }
 
 /* Starts workers for places nobody has. False: none runs and none can be started. */

@@ -2,6 +2,7 @@
 #include "loop/pool.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,24 @@ static void take_over_process(pid_t parent)
     prctl(PR_SET_NAME, "cadre-worker");
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(0); /* it died before the line above */
+}
+
+/* The first buffers that train allocates would cost a page fault each 4 KB, and on a virtual
+ * machine those take longer than the arithmetic on the page; or worse, they would be copies of
+ * pages that the parent has freed. So large blocks come from the heap's top, and its top is made
+ * of huge pages where the system grants them. Nothing is touched before it is used. */
+static void prepare_heap(void)
+{
+    enum { LARGE = 32 << 20, STEP = 8 << 20, HUGE_PAGE = 2 << 20 };
+    mallopt(M_MMAP_THRESHOLD, LARGE);
+    mallopt(M_TRIM_THRESHOLD, LARGE);
+    mallopt(M_TOP_PAD, STEP);
+    char *block = malloc(HUGE_PAGE);
+    uintptr_t end = (uintptr_t)sbrk(0);
+    uintptr_t start = ((uintptr_t)block + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1);
+    if (block && start < end && end - start <= 4 * STEP)
+        madvise((void *)start, end - start, MADV_HUGEPAGE);
+    free(block);
 }
 
 static long take_place(slice_queue *queue, uint32_t number)
@@ -126,6 +145,7 @@ void cadre_worker_main(const loop_run *run, slice_queue *queue, uint32_t number,
                        unsigned char *bytes, int socket, pid_t parent, long first)
 {
     take_over_process(parent);
+    prepare_heap();
     result_arena arena = {bytes, 0};
     for (long place = first; place >= 0 || (place = take_place(queue, number)) >= 0; place = -1) {
         slice_result result = {0};
