@@ -1,0 +1,6 @@
+# Benches in C, built on request: make tests/bench/bench_loop
+EXTRA_PROGRAMS = tests/bench/bench_csv tests/bench/bench_loop
+tests_bench_bench_csv_SOURCES = tests/bench/bench_csv.c
+tests_bench_bench_csv_LDADD = libcadre.la
+tests_bench_bench_loop_SOURCES = tests/bench/bench_loop.c
+tests_bench_bench_loop_LDADD = libcadre.la
