@@ -218,6 +218,7 @@ static int serve(front *self, cadre_error *error)
         if (cadre_server_wait(self->server, fds, count, closed, next_timeout(self, front_now())) <
             0)
             return cadre_error_set(error, CADRE_ESYSTEM, "waiting failed: %s", strerror(errno));
+        cadre_server_welcome(self->server);
         take_signals(self);
         take_messages(self, CADRE_CONTROL);
         take_messages(self, CADRE_STDIN);
