@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 
 typedef struct plain_job {
     job job;
@@ -123,25 +122,10 @@ void engine_run_prepare(job *base)
     work->cell = cadre_engine_prepare(self->engine, &wanted);
 }
 
-/* As cadre_host_read, by the process's id alone: the front may drop the host meanwhile. */
-static bool read_memory(void *context, uint64_t address, void *into, size_t length)
-{
-    struct iovec local = {into, length}, remote = {(void *)(uintptr_t)address, length};
-    pid_t pid = *(pid_t *)context;
-    return pid > 0 && process_vm_readv(pid, &local, 1, &remote, 1, 0) == (ssize_t)length;
-}
-
 void engine_run_commit(job *base)
 {
     commit_job *work = (commit_job *)base;
     front *self = work->front;
-    if (work->has_value) {
-        if (work->cell->value_text)
-            work->value = strdup(work->cell->value_text);
-        else
-            work->value = cadre_cell_value(work->cell, work->address, work->size, read_memory,
-                                           &work->host_pid);
-    }
     work->generation =
         cadre_engine_commit(self->engine, work->cell, work->arrays, work->array_count);
     cadre_cell_free(work->cell);

@@ -62,13 +62,16 @@ static void commit(front *self)
     }
     work->front = self;
     work->serial = run->serial;
-    work->host_pid = self->host ? cadre_host_pid(self->host) : -1;
     work->cell = run->cell;
     work->arrays = run->arrays;
     work->array_count = run->array_count;
-    work->has_value = run->has_value && !run->bundle && !run->error_name && !run->silent;
-    work->address = run->value_address;
-    work->size = run->value_size;
+    /* Read before anything else runs in the host. The host is asked, so it is done here. */
+    if ((run->has_value || run->cell->value_text) && !run->bundle && !run->error_name &&
+        !run->silent)
+        work->value = run->cell->value_text
+                          ? strdup(run->cell->value_text)
+                          : cadre_cell_value(run->cell, run->value_address, run->value_size,
+                                             cadre_host_read, self->host);
     run->cell = NULL;
     run->arrays = NULL;
     run->phase = FINISHING;
@@ -214,8 +217,8 @@ void execute_host_event(front *self, cadre_host_event *event)
         run->value_address = event->address;
         run->value_size = event->size;
         free(run->bundle);
-        run->bundle = event->text;
-        event->text = NULL;
+        run->bundle = event->length ? event->text : NULL;
+        if (run->bundle) event->text = NULL;
         break;
     case CADRE_HOST_LINK_ERROR:
         outcome_fail(run, "LinkError", event->text, event->traceback);
@@ -243,7 +246,7 @@ static void publish_result(front *self, json_t *result)
         json_string_value(json_object_get(json_object_get(result, "data"), "text/plain"));
     if (plain && run->store_history) history_set_output(self->history, run->count, plain);
     json_object_set_new(result, "execution_count", json_integer(run->count));
-    streams_finish(&self->streams, front_now());
+    streams_finish(&self->streams, front_clock());
     front_publish(self, NULL, "execute_result", result);
 }
 

@@ -25,7 +25,7 @@ void front_log(const char *format, ...)
     fprintf(stderr, "cadre-kernel: %s\n", text);
 }
 
-int64_t front_now(void)
+int64_t front_clock(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -98,7 +98,7 @@ static void publish_stream(void *context, stream_name name, const char *text, si
 
 void front_note(front *self, const char *text)
 {
-    int64_t now = front_now();
+    int64_t now = front_clock();
     size_t length = strlen(text);
     streams_add(&self->streams, STREAM_STDERR, text, length, now);
     if (length == 0 || text[length - 1] != '\n')
@@ -148,7 +148,7 @@ static void find_parent(front *self)
     if (!text || *end || self->parent_pid <= 1) self->parent_pid = 0;
     self->first_parent = getppid();
     if (self->parent_pid && self->first_parent <= 1) self->parent_pid = 0;
-    self->parent_check = front_now() + PARENT_INTERVAL;
+    self->parent_check = front_clock() + PARENT_INTERVAL;
 }
 
 static void check_parent(front *self, int64_t now)
@@ -215,7 +215,7 @@ static int serve(front *self, cadre_error *error)
         if (self->host)
             fds[count++] = (struct pollfd){.fd = cadre_host_fd(self->host), .events = POLLIN};
         unsigned closed = execute_is_full(self) ? 1u << CADRE_SHELL : 0;
-        if (cadre_server_wait(self->server, fds, count, closed, next_timeout(self, front_now())) <
+        if (cadre_server_wait(self->server, fds, count, closed, next_timeout(self, front_clock())) <
             0)
             return cadre_error_set(error, CADRE_ESYSTEM, "waiting failed: %s", strerror(errno));
         cadre_server_welcome(self->server);
@@ -226,11 +226,11 @@ static int serve(front *self, cadre_error *error)
         take_jobs(self, self->usage_worker);
         hosting_events(self);
         if (!closed) take_messages(self, CADRE_SHELL);
-        execute_tick(self, front_now());
+        execute_tick(self, front_clock());
         execute_advance(self);
-        streams_tick(&self->streams, front_now());
+        streams_tick(&self->streams, front_clock());
         hosting_pause(self);
-        check_parent(self, front_now());
+        check_parent(self, front_clock());
     }
     return 0;
 }

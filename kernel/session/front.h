@@ -55,7 +55,7 @@ typedef struct front {
 
 /* ---- front.c */
 void front_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int64_t front_now(void); /* monotonic, ms */
+int64_t front_clock(void); /* monotonic, ms */
 /* An iopub message; content is stolen. parent NULL: the cell that runs, or the last one. */
 void front_publish(front *self, const cadre_message *parent, const char *type, json_t *content);
 void front_status(front *self, const cadre_message *parent, const char *state);
@@ -119,14 +119,11 @@ typedef struct commit_job {
     job job;
     front *front;
     uint64_t serial;
-    pid_t host_pid;
     cadre_cell *cell; /* freed by the job */
     cadre_array_report *arrays;
     size_t array_count;
-    bool has_value;
-    uint64_t address, size;
+    char *value; /* the cell's value as text, or NULL */
     uint64_t generation;
-    char *value; /* text, or NULL */
 } commit_job;
 void execute_committed(void *context, job *job);
 

@@ -67,15 +67,14 @@ int hosting_rewind(front *self, uint64_t generation)
 
 void hosting_lost(front *self)
 {
-    cadre_error error = {0};
-    /* One that never came up would not come up now: the next cell tries again. */
-    bool again = self->host_is_ready;
     self->generation = 0;
     self->names_are_old = true;
     parameters_rewind(&self->parameters, 0);
     engine_rewind(self, 0);
-    hosting_stop(self);
-    if (again && hosting_start(self, &error) < 0) front_log("%s", error.message);
+    self->host_is_ready = false;
+    /* It has started itself anew (READY follows), unless it never came up: then the next cell
+     * tries again. */
+    if (cadre_host_pid(self->host) <= 0) hosting_stop(self);
 }
 
 /* Without a cell: the host died between cells, or background work still prints. */
@@ -109,7 +108,7 @@ static void handle_display(front *self, const cadre_host_event *event)
     json_t *data = json_object_get(display, "data"),
            *metadata = json_object_get(display, "metadata");
     bool is_update = kind && strcmp(kind, "update") == 0;
-    streams_flush(&self->streams, front_now());
+    streams_flush(&self->streams, front_clock());
     if (kind && strcmp(kind, "clear") == 0) {
         front_publish(self, NULL, "clear_output",
                       json_pack("{sb}", "wait", json_is_true(json_object_get(display, "wait"))));
@@ -131,7 +130,7 @@ static void handle_return(front *self, const cadre_host_event *event)
     json_t *value = json_loadb(event->text ? event->text : "", event->length,
                                JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     if (!value) value = cadre_json_string(event->text ? event->text : "", event->length);
-    streams_flush(&self->streams, front_now());
+    streams_flush(&self->streams, front_clock());
     front_publish(
         self, NULL, "display_data",
         json_pack("{s{soso}s{}}", "data", "application/vnd.cadre.return+json", value, "text/plain",
@@ -146,7 +145,7 @@ static void handle_event(front *self, cadre_host_event *event)
         streams_add(&self->streams,
                     event->name && strcmp(event->name, "stderr") == 0 ? STREAM_STDERR
                                                                       : STREAM_STDOUT,
-                    event->text, event->length, front_now());
+                    event->text, event->length, front_clock());
         break;
     case CADRE_HOST_DISPLAY:
         if (!execute_is_silent(self)) handle_display(self, event);

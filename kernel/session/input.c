@@ -34,7 +34,7 @@ void input_ask(front *self, cadre_host_event *event)
 {
     enum { PATIENCE = 2000 };
     execution *run = self->current;
-    int64_t now = front_now();
+    int64_t now = front_clock();
     streams_finish(&self->streams, now);
     if (!run->allow_stdin) {
         cadre_host_input(self->host, NULL);

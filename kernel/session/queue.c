@@ -96,7 +96,7 @@ static void reply(front *self, json_t *content)
 void execution_reply(front *self, json_t *error)
 {
     execution *run = self->current;
-    streams_finish(&self->streams, front_now());
+    streams_finish(&self->streams, front_clock());
     json_t *content = error;
     if (error) {
         if (!run->silent) front_publish(self, NULL, "error", json_incref(error));
@@ -186,7 +186,7 @@ static void start(front *self, request *waiting)
     run->next_expression = json_object_iter(json_object_get(content, "user_expressions"));
     cadre_date_now(run->started);
     /* What came since the last cell, of threads and children that it left, is still its own. */
-    streams_finish(&self->streams, front_now());
+    streams_finish(&self->streams, front_clock());
     self->current = run;
     remember_parent(self, waiting->message);
     front_status(self, NULL, "busy");

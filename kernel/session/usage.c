@@ -33,7 +33,7 @@ typedef struct process {
 
 static double clock_seconds(void)
 {
-    return (double)front_now() / 1000;
+    return (double)front_clock() / 1000;
 }
 
 static bool read_process(long pid, process *into)
