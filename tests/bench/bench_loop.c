@@ -103,17 +103,17 @@ typedef struct usage {
 static usage usage_of(pid_t pid)
 {
     char path[64], line[256];
-    usage usage = {0};
+    usage found = {0};
     snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
     FILE *file = fopen(path, "re");
     while (file && fgets(line, sizeof line, file)) {
         char *colon = strchr(line, ':');
         double kilobytes = colon ? strtod(colon + 1, NULL) : 0;
-        if (strncmp(line, "Pss:", 4) == 0) usage.pss += kilobytes / 1024;
-        if (strncmp(line, "Private_", 8) == 0) usage.own += kilobytes / 1024;
+        if (strncmp(line, "Pss:", 4) == 0) found.pss += kilobytes / 1024;
+        if (strncmp(line, "Private_", 8) == 0) found.own += kilobytes / 1024;
     }
     if (file) fclose(file);
-    return usage;
+    return found;
 }
 
 /* Looks at the parent and its children until it is killed; writes the largest values to `out`. */
@@ -128,9 +128,9 @@ static void watch(pid_t parent, int out)
         FILE *children = fopen(path, "re");
         while (children && fscanf(children, "%d", &child) == 1) {
             if (child == getpid()) continue;
-            usage usage = usage_of(child);
-            sum += usage.pss;
-            if (usage.own > largest) largest = usage.own;
+            usage seen = usage_of(child);
+            sum += seen.pss;
+            if (seen.own > largest) largest = seen.own;
         }
         if (children) fclose(children);
         if (sum > all) all = sum;
