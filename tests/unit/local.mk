@@ -9,3 +9,4 @@ include tests/unit/show.mk
 include tests/unit/loop.mk
 include tests/unit/host.mk
 include tests/unit/data.mk
+include tests/unit/notebook.mk
