@@ -42,7 +42,7 @@ static void publish(front *self, const cadre_message *parent, const char *topic,
         message->parent = self->parent;
         message->parent_length = self->parent_length;
     }
-    if (cadre_server_send(self->server, CADRE_IOPUB, message, &error) < 0)
+    if (cadre_wire_server_send(self->server, CADRE_IOPUB, message, &error) < 0)
         front_log("%s", error.message);
 }
 
@@ -72,7 +72,7 @@ void front_reply(front *self, cadre_channel channel, const cadre_message *to, co
         .type = type, .request = to, .content = content, .metadata = metadata};
     if (!content)
         front_log("no memory: a %s was not sent", type);
-    else if (cadre_server_send(self->server, channel, &message, &error) < 0)
+    else if (cadre_wire_server_send(self->server, channel, &message, &error) < 0)
         front_log("%s", error.message);
     json_decref(content);
 }
@@ -166,7 +166,7 @@ static void take_messages(front *self, cadre_channel channel)
 {
     for (int i = 0; i < MESSAGES_AT_A_TIME && !self->ending; i++) {
         cadre_error problem = {0};
-        cadre_message *message = cadre_server_receive(self->server, channel, &problem);
+        cadre_message *message = cadre_wire_server_receive(self->server, channel, &problem);
         if (message && channel == CADRE_STDIN) {
             execute_input_reply(self, message);
         } else if (message) {
@@ -232,10 +232,10 @@ static int serve(front *self, cadre_error *error)
         if (self->host)
             fds[count++] = (struct pollfd){.fd = cadre_host_fd(self->host), .events = POLLIN};
         unsigned closed = execute_is_full(self) ? 1u << CADRE_SHELL : 0;
-        if (cadre_server_wait(self->server, fds, count, closed, next_timeout(self, front_clock())) <
-            0)
+        if (cadre_wire_server_wait(self->server, fds, count, closed,
+                                   next_timeout(self, front_clock())) < 0)
             return cadre_error_set(error, CADRE_ESYSTEM, "waiting failed: %s", strerror(errno));
-        cadre_server_welcome(self->server);
+        cadre_wire_server_welcome(self->server);
         take_signals(self);
         take_messages(self, CADRE_CONTROL);
         take_messages(self, CADRE_STDIN);
@@ -260,7 +260,7 @@ static int open_all(front *self, cadre_error *error)
     bool choose = false;
     for (int i = 0; i < CADRE_CHANNEL_COUNT; i++)
         choose = choose || self->connection.ports[i] == 0;
-    self->server = cadre_server_bind(&self->connection, error);
+    self->server = cadre_wire_server_bind(&self->connection, error);
     if (!self->server) return CADRE_ESYSTEM;
     if (choose && (status = cadre_connection_write(&self->connection,
                                                    self->options->connection_file, error)) < 0)
@@ -268,7 +268,7 @@ static int open_all(front *self, cadre_error *error)
     if (!*self->connection.key)
         front_log("the connection file has no key: messages are not signed");
     streams_init(&self->streams, publish_stream, self);
-    cadre_server_welcome(self->server);
+    cadre_wire_server_welcome(self->server);
     front_status(self, NULL, "starting");
     self->history = history_new();
     if (!self->history || parameters_init(&self->parameters, self->options->kernelspec_dir,
@@ -286,7 +286,7 @@ static void close_all(front *self)
     usage_free(self);
     assist_free_all(self);
     execute_free_all(self);
-    cadre_server_close(self->server, LINGER);
+    cadre_wire_server_close(self->server, LINGER);
     streams_free(&self->streams);
     history_free(self->history);
     parameters_free(&self->parameters);

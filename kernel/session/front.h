@@ -20,7 +20,7 @@ typedef struct usage_sample usage_sample;
 typedef struct front {
     const cadre_session_options *options;
     cadre_connection connection;
-    cadre_server *server;
+    cadre_wire_server *server;
 
     worker *engine_worker, *usage_worker; /* usage_worker: NULL until it is asked for */
     cadre_engine *engine; /* made by the worker's first job; afterwards only cancel from here */
