@@ -242,6 +242,24 @@ static bool has_name(Dwarf_Die *die, const char *name)
     return text && !strcmp(text, name);
 }
 
+/* A variable inside of a function: static locals such as the one that carries a value's type. */
+static bool find_local(Dwarf_Die *parent, const char *name, Dwarf_Die *die, int depth)
+{
+    Dwarf_Die child;
+    if (depth > 64 || dwarf_child(parent, &child) != 0) return false;
+    do {
+        int tag = dwarf_tag(&child);
+        if (tag == DW_TAG_variable && has_name(&child, name)) {
+            *die = child;
+            return true;
+        }
+        if ((tag == DW_TAG_subprogram || tag == DW_TAG_lexical_block) &&
+            find_local(&child, name, die, depth + 1))
+            return true;
+    } while (dwarf_siblingof(&child, &child) == 0);
+    return false;
+}
+
 bool cadre_types_find(cadre_types *types, const char *name, Dwarf_Die *die)
 {
     bool found = false;
@@ -261,6 +279,9 @@ bool cadre_types_find(cadre_types *types, const char *name, Dwarf_Die *die)
             if (!declaration) return true;
         } while (dwarf_siblingof(&child, &child) == 0);
     }
+    unit = NULL;
+    while (!found && dwarf_get_units(types->dwarf, unit, &unit, NULL, NULL, &top, NULL) == 0)
+        found = find_local(&top, name, die, 0);
     return found;
 }
 

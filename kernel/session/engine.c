@@ -43,12 +43,15 @@ void engine_post(front *self, job *work, void (*run)(job *), void (*done)(void *
     worker_post(self->engine_worker, work);
 }
 
-void engine_open(front *self)
+int engine_start(front *self, cadre_error *error)
 {
+    self->engine_worker = worker_start(error);
+    if (!self->engine_worker) return CADRE_ESYSTEM;
     plain_job *open = calloc(1, sizeof *open);
-    if (!open) return; /* each cell then says that there is no engine */
+    if (!open) return cadre_error_set(error, CADRE_EMEMORY, "no memory");
     open->front = self;
     engine_post(self, &open->job, run_open, free_plain);
+    return 0;
 }
 
 void engine_cancel(front *self)

@@ -1,3 +1,2 @@
 noinst_LTLIBRARIES += libbase.la
-libbase_la_SOURCES = runtime/base/base.h runtime/base/base.c runtime/base/text.h \
-    runtime/base/text.c
+libbase_la_SOURCES = runtime/base/base.h runtime/base/base.c

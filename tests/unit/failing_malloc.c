@@ -1,5 +1,6 @@
 #include "failing_malloc.h"
 
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,7 @@ int __wrap_asprintf(char **text, const char *format, ...)
 
 void failing_malloc_start(unsigned long after)
 {
+    json_set_alloc_funcs(__wrap_malloc, free);
     left = after;
     failed = false;
 }

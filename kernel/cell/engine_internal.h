@@ -1,0 +1,50 @@
+/* The engine's insides, shared by engine.c and prepare.c. Private to kernel/cell. */
+#ifndef CADRE_CELL_ENGINE_INTERNAL_H
+#define CADRE_CELL_ENGINE_INTERNAL_H
+
+#include "cell/cell.h"
+#include "cell/compile.h"
+#include "cell/names.h"
+#include "cell/session.h"
+#include "cell/types.h"
+
+struct cadre_engine {
+    cadre_compiler *compiler;
+    char *program;     /* the compiler */
+    char *include_dir; /* where <cadre.h> is */
+    char *prefix;      /* of file names of cells */
+    int cancel_fd;     /* an eventfd: readable when the prepare under way shall end */
+    cell_names names;
+    cell_state *state;
+    uint64_t generation;
+    struct {
+        struct engine_undo {
+            uint64_t generation;
+            cell_state *before;
+        } * items;
+        size_t count, capacity;
+    } log;
+};
+
+/* What a prepared cell will add to the session. */
+struct cadre_cell_private {
+    cell_entry **entries; /* in the order of definition, owned references */
+    bool *vanish;         /* the name is taken away instead */
+    size_t entry_count;
+    cell_state *state;  /* the session's from then on */
+    cadre_types *types; /* of the segment that has the value, or NULL */
+};
+
+/* Fills cell->...; never fails but by setting cell->failed. false: memory is gone. */
+bool cell_prepare(cadre_engine *engine, const cadre_cell_request *request, cadre_cell *cell);
+
+/* What the headers of `state` declare; 0, or a negative code with the compiler's text. */
+int cell_engine_learn(cadre_engine *engine, cell_state *state, const cell_words *flags,
+                      cadre_error *error);
+/* Flags for a compile: ours, then `flags`. NULL-terminated, new array, borrowed strings except
+ * those in *owned (free each). */
+const char **cell_engine_flags(const cadre_engine *engine, const cell_words *flags, size_t *count);
+
+void cell_fail(cadre_cell *cell, const char *name, const char *value);
+
+#endif

@@ -1,0 +1,62 @@
+/* From a cell's text to one stream of tokens: magics taken out, #if resolved, local headers put
+ * in, macros expanded. Private to kernel/cell.
+ *
+ * Directives that stay (#define, #undef, #pragma, #error ...) are tokens of the stream. Expanded
+ * tokens remember the place of the macro's use, so that text can be handed on as it was written
+ * wherever a use is not cut in two. What #if leaves out, magics and hoisted includes are blanked
+ * in the source's text.
+ */
+#ifndef CADRE_CELL_READ_H
+#define CADRE_CELL_READ_H
+
+#include "cell/macros.h"
+#include "cell/map.h"
+
+/* Something that makes the text no C before any compiler looks at it. */
+typedef struct cell_problem {
+    bool incomplete;     /* more text could mend it */
+    const char *message; /* as gcc would say it; NULL: none */
+    uint16_t source;
+    uint32_t line, column;
+    const char *note; /* a second place, or NULL */
+    uint32_t note_line, note_column;
+} cell_problem;
+
+typedef struct cell_reading {
+    cell_arena *arena;
+    macro_table *macros; /* the cell's own; parent and lookup are the session's */
+    struct {
+        cell_source *items;
+        size_t count, capacity;
+    } sources; /* [0] is the cell */
+    token_list stream;
+    cell_problem problem; /* the first one */
+
+    /* Hooks; any may be NULL (then nothing is known, as for is_complete). `at` is the directive
+     * or magic. A system header is hoisted: `before` holds the cell's active #defines so far. */
+    void (*magic)(void *context, const token *at);
+    void (*include)(void *context, const token *at, const char *name, const token *before,
+                    size_t before_count);
+    /* Text of a local header, in the arena, and its path as shown; NULL: not found. */
+    char *(*open_local)(void *context, const char *name, const char *includer, const char **path,
+                        size_t *length);
+    /* After includes, before macros are looked up: bring the parent table up to date. */
+    void (*refresh)(void *context);
+    int (*condition)(void *context, const char *text, size_t length); /* 0, 1 or -1 */
+    void *context;
+
+    struct cell_map *raw_names; /* gets every name of the active text as written; may be NULL */
+    token_list defines;         /* active #define directives so far */
+    bool stale;                 /* refresh is due */
+} cell_reading;
+
+void cell_read(cell_reading *reading, const char *name, const char *code, size_t length);
+
+/* A directive's name token and the text after it. */
+bool cell_directive_split(const token *directive, const char **name, size_t *name_length,
+                          const char **rest, size_t *rest_length);
+bool cell_directive_is(const token *directive, const char *name);
+/* Notes the first problem only. */
+void cell_problem_set(cell_problem *problem, const token *at, bool incomplete, const char *message);
+
+#endif
