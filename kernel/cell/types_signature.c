@@ -248,6 +248,11 @@ static void declare(struct declarator *declarator, Dwarf_Die *die, bool is_void,
                                                           : NULL;
     if (qualifier) {
         int target = more ? dwarf_tag(&next) : 0;
+        /* An array is as const as its elements, which say so themselves. */
+        if (target == DW_TAG_array_type) {
+            declare(declarator, &next, false, depth + 1);
+            return;
+        }
         if (target == DW_TAG_pointer_type) {
             prepend(&declarator->before, " ");
             prepend(&declarator->before, qualifier);

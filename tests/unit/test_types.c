@@ -68,6 +68,7 @@ static void check_values(const char *compiler, const char *options, const char *
         cadre_loader_add(loader, "values.c", object.bytes, object.length, NULL, 0, &error);
     ck_assert_msg(module != NULL, "%s", error.message);
     cadre_loader_commit(loader);
+    cadre_loader_construct(module);
     cadre_types *types = cadre_types_open(object.bytes, object.length, &error);
     ck_assert_msg(types != NULL, "%s", error.message);
     for (size_t i = 0; i < count; i++) {
@@ -163,15 +164,519 @@ START_TEST(language_cases)
 }
 END_TEST
 
+START_TEST(characters_and_strings)
+{
+    static const struct value_case cases[] = {
+        {"letter", "'A'"},
+        {"(char)'\\n'", "'\\n'"},
+        {"(char)0", "'\\0'"},
+        {"(char)'\\''", "'\\''"},
+        {"(char)0xe9", "'\\xe9'"},
+        {"(char)27", "'\\x1b'"},
+        {"buffer", "\"abc\""},
+        {"full", "\"abcd\""},
+        {"\"tab\\tnew\\nquote\\\"back\\\\slash\"", "\"tab\\tnew\\nquote\\\"back\\\\slash\""},
+        {"\"\\xff\\xfe\" \"bad\"", "\"\\xff\\xfebad\""},
+        {"\"\\xc3\"", "\"\\xc3\""},
+        {"\"é\\x80ü\"", "\"é\\x80ü\""},
+        {"\"\\xed\\xa0\\x80\"", "\"\\xed\\xa0\\x80\""},
+        {"\"日本語\"", "\"日本語\""},
+        {"(const char *)0", "NULL"},
+        {"wild", "(char *) 0x10"},
+        {"bytes", "{1, 2, 255}"},
+        {"(unsigned char *)0x20", "(unsigned char *) 0x20"},
+        {"wide", "L\"Zü🚀\""},
+        {"small", "u\"aé🚀\""},
+        {"letter_", "L'x'"},
+        {"words", "{\"one\", \"two\", NULL}"},
+        {"long_text", "\"xxxxxxxxxx~"},
+    };
+    CHECK_VALUES(
+        "#include <wchar.h>\n#include <uchar.h>\n"
+        "char letter = 'A'; char buffer[10] = \"abc\"; char full[4] = {'a', 'b', 'c', 'd'};"
+        "char *wild = (char *)16; unsigned char bytes[3] = {1, 2, 255};"
+        "wchar_t letter_ = L'x'; const wchar_t *wide = L\"Zü🚀\"; const char16_t *small = u\"aé🚀\";"
+        "const char *words[] = {\"one\", \"two\", 0};"
+        "static char text_[3000]; char *long_text = text_;"
+        "__attribute__((constructor)) static void fill(void)"
+        "{ __builtin_memset(text_, 'x', 2999); }"
+        "char *fill_(void) { return text_; }",
+        cases);
+}
+END_TEST
+
+START_TEST(enumerations)
+{
+    static const struct value_case cases[] = {
+        {"c", "GREEN"},
+        {"(enum colour)7", "7"},
+        {"(enum colour)-1", "4294967295"},
+        {"f", "READ | EXECUTE"},
+        {"(enum flags)0", "NONE"},
+        {"(enum flags)16", "16"},
+        {"(enum flags)9", "9"},
+        {"n", "MINUS"},
+        {"(enum negative)-7", "-7"},
+        {"(enum big)BIG", "BIG"},
+        {"p", "TINY"},
+        {"both", "{RED, GREEN}"},
+    };
+    CHECK_VALUES("enum colour { RED, GREEN, BLUE }; enum colour c = GREEN;"
+                 "enum flags { NONE, READ = 1, WRITE = 2, EXECUTE = 4 }; enum flags f = 5;"
+                 "enum negative { MINUS = -3, ZERO, PLUS = 3 }; enum negative n = MINUS;"
+                 "enum big { SMALL, BIG = 0x100000000 };"
+                 "enum __attribute__((packed)) tiny { TINY = -1, OTHER }; enum tiny p = TINY;"
+                 "enum colour both[2] = { RED, GREEN };",
+                 cases);
+}
+END_TEST
+
+START_TEST(structures)
+{
+    static const struct value_case cases[] = {
+        {"point", "{.x = 1, .y = 2}"},
+        {"u", "{.f = 1.0, .u = 1065353216}"},
+        {"flags", "{.a = 5, .b = 17, .s = -2, .on = true, .c = GREEN, .wide = 1099511627775}"},
+        {"nested", "{.p = {.x = 3, .y = 4}, .q = {{.x = 5, .y = 6}, {.x = 7, .y = 8}}}"},
+        {"anonymous", "{.kind = 1, .i = 1065353216, .f = 1.0, .tail = 9}"},
+        {"flexible", "{.n = 2, .items = {…}}"},
+        {"none", "{}"},
+        {"packed", "{.c = 'x', .i = 258}"},
+        {"typed", "{.re = 1.5, .im = -2.5}"},
+        {"wrapped.p", "{.x = 3, .y = 4}"},
+        {"long_one",
+         "{\n    .first_long_member_name = 1.25,\n    .second_long_member_name = \"text\","
+         "\n    .third_long_member_name = {1, 2, 3},\n    .inner = {.x = 1, .y = 2}\n}"},
+        {"list", "{.next = (struct node *) 0x~"},
+        {"&point", "(struct point *) 0x~"},
+        {"cell_", "{.value = 3}"},
+        {"atomic", "7"},
+        {"constant", "10"},
+        {"volatile_", "2.5"},
+    };
+    CHECK_VALUES(
+        "#include <stdatomic.h>\n"
+        "struct point { int x, y; } point = {1, 2}; union bits { float f; unsigned u; } u = {1.0f};"
+        "enum colour { RED, GREEN, BLUE };"
+        "struct { unsigned a : 3, b : 5; int s : 4; _Bool on : 1; enum colour c : 2;"
+        "unsigned long wide : 40; } flags = {5, 17, -2, 1, GREEN, 1099511627775ul};"
+        "struct nest { struct point p; struct point q[2]; } nested = {{3, 4}, {{5, 6}, {7, 8}}};"
+        "struct nest wrapped = {{3, 4}};"
+        "struct { int kind; union { int i; float f; }; struct { int tail; }; } anonymous ="
+        "{1, {.f = 1.0f}, {9}};"
+        "struct flex { int n; int items[]; } flexible = {2}; struct {} none;"
+        "struct __attribute__((packed)) { char c; int i; } packed = {'x', 258};"
+        "typedef struct { double re, im; } pair; pair typed = {1.5, -2.5};"
+        "struct { double first_long_member_name; const char *second_long_member_name;"
+        "int third_long_member_name[3]; struct point inner; } long_one = {1.25, \"text\", {1, 2, "
+        "3},"
+        "{1, 2}}; struct node { struct node *next; int v; } list = {&list, 3};"
+        "struct cell_ { const int value; } cell_ = {3}; atomic_int atomic = 7;"
+        "const int constant = 10; volatile double volatile_ = 2.5;",
+        cases);
+}
+END_TEST
+
+START_TEST(arrays)
+{
+    static const struct value_case cases[] = {
+        {"a", "{1, 2, 3, 4}"},
+        {"m", "{{1, 2, 3},\n {4, 5, 6}}"},
+        {"cube", "{{{1, 2},\n  {3, 4}},\n {{5, 6},\n  {7, 8}}}"},
+        {"empty", "{}"},
+        {"lanes", "{1.0, 2.0, 3.0, 4.0}"},
+        {"rows", "{\"ab\",\n \"cd\"}"},
+        {"*mp", "{1, 2, 3}"},
+        {"row_type", "{{1.0, 2.0},\n {3.0, 4.0}}"},
+        {"pairs", "{{.x = 1, .y = 2}, {.x = 3, .y = 4}}"},
+        {"&a", "(int (*)[4]) 0x~"},
+        {"mp", "(int (*)[3]) 0x~"},
+        {"z", "{1.0+2.0i, 0.0-1.0i}"},
+        {"flags", "{true, false}"},
+        {"ld", "{0.1, 2.0}"},
+    };
+    CHECK_VALUES("int a[4] = {1, 2, 3, 4}; int m[2][3] = {{1, 2, 3}, {4, 5, 6}};"
+                 "int cube[2][2][2] = {1, 2, 3, 4, 5, 6, 7, 8}; int empty[0];"
+                 "typedef float v4 __attribute__((vector_size(16))); v4 lanes = {1, 2, 3, 4};"
+                 "char rows[2][3] = {\"ab\", \"cd\"}; int (*mp)[3] = m;"
+                 "typedef double row[2]; row row_type[2] = {{1, 2}, {3, 4}};"
+                 "struct { int x, y; } pairs[2] = {{1, 2}, {3, 4}};"
+                 "_Complex double z[2] = {1.0 + 2.0i, __builtin_complex(0.0, -1.0)}; _Bool "
+                 "flags[2] = {1, 0};"
+                 "long double ld[2] = {0.1L, 2};",
+                 cases);
+}
+END_TEST
+
+START_TEST(long_values_are_cut)
+{
+    static const struct value_case cases[] = {
+        {"big", "{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, "
+                "22, 23, 24,\n 25, ~"},
+    };
+    static const char declarations[] =
+        "int big[1000]; __attribute__((constructor)) static void fill(void)"
+        "{ for (int i = 0; i < 1000; i++) big[i] = i; } struct deep { struct deep *next; int "
+        "v[40]; }"
+        "deep[200]; double matrix[500][500];";
+    CHECK_VALUES(declarations, cases);
+
+    cadre_error error = {0};
+    test_object object = test_compile("int big[1000] = {1}; double matrix[500][500] = {{1}};"
+                                      "struct wide { int v[300][300]; char t[4000]; } wide[50];"
+                                      "int *kept(void) { return big; }",
+                                      NULL);
+    cadre_types *types = cadre_types_open(object.bytes, object.length, &error);
+    static unsigned char zeros[50 * sizeof(int) * 300 * 305];
+    uint64_t at = (uint64_t)(uintptr_t)zeros;
+    char *text = cadre_types_format_variable(types, "big", at, read_self, NULL, NULL);
+    ck_assert_msg(strstr(text, ", … (1000 elements)}") != NULL, "%s", text);
+    free(text);
+    text = cadre_types_format_variable(types, "matrix", at, read_self, NULL, NULL);
+    ck_assert_msg(strstr(text, ", … (500 elements)},\n {") != NULL, "%s", text);
+    ck_assert_uint_le(strlen(text), 110000);
+    free(text);
+    text = cadre_types_format_variable(types, "wide", at, read_self, NULL, NULL);
+    ck_assert_uint_le(strlen(text), 110000);
+    free(text);
+    ck_assert_ptr_null(cadre_types_format_variable(types, "nothing", at, read_self, NULL, NULL));
+    cadre_types_free(types);
+    free(object.bytes);
+}
+END_TEST
+
+START_TEST(pointers_and_functions)
+{
+    static const struct value_case cases[] = {
+        {"(int *)0", "NULL"},
+        {"(int *)0x7f0000001000", "(int *) 0x7f0000001000"},
+        {"(void *)0x1234", "(void *) 0x1234"},
+        {"(const double **)0x1238", "(const double **) 0x1238"},
+        {"(int *const *)0x1238", "(int *const *) 0x1238"},
+        {"half", "half"},
+        {"&half", "half"},
+        {"chosen", "half"},
+        {"(double (*)(double))0x1234", "(double (*)(double)) 0x1234"},
+        {"(int (*)(const char *, ...))0x1234", "(int (*)(const char *, ...)) 0x1234"},
+        {"(void (*)(void))0x1234", "(void (*)(void)) 0x1234"},
+        {"(int (*(*)(void))[3])0x1234", "(int (*(*)(void))[3]) 0x1234"},
+        {"table", "{half, NULL}"},
+        {"config", "{.train = half, .next = NULL}"},
+        {"(struct point *)0x10", "(struct point *) 0x10"},
+        {"(struct unknown *)0x10", "(struct unknown *) 0x10"},
+        {"(number *)0x10", "(number *) 0x10"},
+        {"(void *)&point == (void *)p", "1"},
+        {"list.next", "(struct node *) 0x~"},
+        {"(enum e *)0x10", "(enum e *) 0x10"},
+        {"(volatile int *)0x10", "(volatile int *) 0x10"},
+    };
+    CHECK_VALUES(
+        "typedef double (*unary)(double); double half(double x) { return x / 2; }"
+        "unary chosen = half; unary table[2] = {half, 0}; enum e { E };"
+        "struct config { unary train; struct config *next; } config = {half, 0};"
+        "struct point { int x, y; } point, *p = &point; struct unknown; typedef int number;"
+        "struct node { struct node *next; int v; } list = {&list, 3};",
+        cases);
+}
+END_TEST
+
+START_TEST(pointers_are_followed_once)
+{
+    cadre_error error = {0};
+    static struct node {
+        struct node *next;
+        int value;
+    } node = {&node, 3};
+    static struct node *pointer = &node;
+    test_object object = test_compile("struct node { struct node *next; int value; } *list;"
+                                      "void use(void) { list = 0; }",
+                                      NULL);
+    cadre_types *types = cadre_types_open(object.bytes, object.length, &error);
+    char expected[200];
+    snprintf(expected, sizeof expected,
+             "(struct node *) %p -> {.next = (struct node *) %p, .value = 3}", (void *)&node,
+             (void *)&node);
+    char *text = cadre_types_format_variable(types, "list", (uint64_t)(uintptr_t)&pointer,
+                                             read_self, NULL, NULL);
+    ck_assert_str_eq(text, expected);
+    free(text);
+    /* Unreadable memory of every kind. */
+    text = cadre_types_format_variable(types, "list", 8, read_self, NULL, NULL);
+    ck_assert_str_eq(text, "<unreadable>");
+    free(text);
+    pointer = (struct node *)8;
+    text = cadre_types_format_variable(types, "list", (uint64_t)(uintptr_t)&pointer, read_self,
+                                       NULL, NULL);
+    ck_assert_str_eq(text, "(struct node *) 0x8");
+    free(text);
+    cadre_types_free(types);
+    free(object.bytes);
+}
+END_TEST
+
+START_TEST(other_compilers_and_formats)
+{
+    static const struct value_case cases[] = {
+        {"r", "{.mode = MULTI, .cpus = 3, .loss = {0.5, 0.25, 0.125}, .name = \"north\"}"},
+        {"flags", "{.a = 5, .b = -3, .c = true}"},
+        {"m", "{{1, 2},\n {3, 4}}"},
+        {"c", "'q'"},
+        {"20.0", "20.0"},
+        {"1.5 + 2.0i", "1.5+2.0i"},
+        {"half", "half"},
+        {"\"text\"", "\"text\""},
+    };
+    static const char declarations[] =
+        "enum mode { SINGLE, MULTI };"
+        "struct run { enum mode mode; int cpus; double loss[3]; const char *name; };"
+        "struct run r = { MULTI, 3, {0.5, 0.25, 0.125}, \"north\" };"
+        "struct { unsigned a : 3; int b : 5; _Bool c : 1; } flags = {5, -3, 1};"
+        "int m[2][2] = {1, 2, 3, 4}; char c = 'q'; double half(double x) { return x / 2; }";
+    static const char *const options[] = {"-gdwarf-4", "-gdwarf-3", "-gdwarf-5", "-O0", "-O3"};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        check_values("gcc", options[i], declarations, cases, sizeof cases / sizeof *cases);
+        if (test_has_program("clang"))
+            check_values("clang", options[i], declarations, cases, sizeof cases / sizeof *cases);
+    }
+}
+END_TEST
+
+/* ---- signatures ---- */
+
+static cadre_types *open_types(const char *source)
+{
+    cadre_error error = {0};
+    test_object object = test_compile(source, NULL);
+    cadre_types *types = cadre_types_open(object.bytes, object.length, &error);
+    ck_assert_msg(types != NULL, "%s", error.message);
+    free(object.bytes);
+    return types;
+}
+
+static void compare_signatures(const char *first, const char *second, bool equal)
+{
+    cadre_types *one = open_types(first), *other = open_types(second);
+    char *a = cadre_types_signature(one, "x"), *b = cadre_types_signature(other, "x");
+    ck_assert_ptr_nonnull(a);
+    ck_assert_ptr_nonnull(b);
+    ck_assert_msg((strcmp(a, b) == 0) == equal, "%s: %s\n%s: %s", first, a, second, b);
+    free(a);
+    free(b);
+    cadre_types_free(one);
+    cadre_types_free(other);
+}
+
+START_TEST(equal_types_have_equal_signatures)
+{
+    static const char *const equal[][2] = {
+        {"int x;", "int x = 4;"},
+        {"int x;", "typedef int number; number x;"},
+        {"int x(int a) { return a; }", "int x(int other) { return other + 1; }"},
+        {"int x(const int a) { return a; }", "int x(int a) { return a; }"},
+        {"static int x(int a) { return a; } int (*use)(int) = x;", "int x(int b) { return 0; }"},
+        {"struct s { int a; struct s *next; } x;",
+         "struct s { int a; struct s *next; }; struct s x;"},
+        {"struct s; struct t { struct s *s; }; struct s { struct t t; int v; } x;",
+         "struct s { struct t { struct s *s; } t; int v; } x = {0};"},
+        {"extern int x[]; int x[5];", "int x[5] = {1};"},
+        {"typedef struct { double lr; } config; config x;",
+         "typedef struct { double lr; } config; config x = {1};"},
+        {"enum e { A, B } x;", "enum e { A, B, C } x;"},
+        {"long x;", "long long x;"},
+        {"int *restrict x;", "int *x;"},
+    };
+    for (size_t i = 0; i < sizeof equal / sizeof *equal; i++)
+        compare_signatures(equal[i][0], equal[i][1], true);
+}
+END_TEST
+
+START_TEST(different_types_have_different_signatures)
+{
+    static const char *const different[][2] = {
+        {"int x;", "double x;"},
+        {"int x;", "unsigned x;"},
+        {"int x;", "int x(void) { return 1; }"},
+        {"int x;", "const int x;"},
+        {"int x;", "_Atomic int x;"},
+        {"int x[3];", "int x[4];"},
+        {"int x[3];", "int *x;"},
+        {"char x;", "signed char x;"},
+        {"long double x;", "_Float128 x;"},
+        {"int x(int a) { return a; }", "int x(long a) { return 0; }"},
+        {"int x(int a) { return a; }", "int x(int a, ...) { return a; }"},
+        {"int x(int a) { return a; }", "void x(int a) {}"},
+        {"int x(void) { return 1; }", "int x(int a) { return a; }"},
+        {"struct s { int a; } x;", "struct s { int b; } x;"},
+        {"struct s { int a; } x;", "struct s { double a; } x;"},
+        {"struct s { int a; } x;", "struct t { int a; } x;"},
+        {"struct s { int a; } x;", "union s { int a; } x;"},
+        {"struct s { int a; } *x;", "struct s { int a, b; } *x;"},
+        {"struct s { int a : 3, b : 5; } x;", "struct s { int a : 4, b : 4; } x;"},
+        {"struct s { int v[2]; } **x[3];", "struct s { int v[3]; } **x[3];"},
+        {"float x __attribute__((vector_size(16)));", "float x[4];"},
+        {"int (*x)(int);", "int (*x)(long);"},
+    };
+    for (size_t i = 0; i < sizeof different / sizeof *different; i++)
+        compare_signatures(different[i][0], different[i][1], false);
+}
+END_TEST
+
+START_TEST(recursive_types_end)
+{
+    cadre_types *types = open_types(
+        "struct a { struct b *b; struct a *self[3]; }; struct b { struct a a; struct c *c;"
+        "struct a *(*f)(struct b *, struct c *); }; struct c { struct a *a; struct b b;"
+        "struct c *n; } x; struct d0 { int v; }; struct d1 { struct d0 a, b; };"
+        "struct d2 { struct d1 a, b; }; struct d3 { struct d2 a, b; };"
+        "struct d4 { struct d3 a, b; }; struct d5 { struct d4 a, b; } shared;");
+    char *signature = cadre_types_signature(types, "x");
+    ck_assert_ptr_nonnull(signature);
+    ck_assert_uint_lt(strlen(signature), 400);
+    free(signature);
+    signature = cadre_types_signature(types, "shared");
+    ck_assert_uint_lt(strlen(signature), 300);
+    free(signature);
+    ck_assert_ptr_null(cadre_types_signature(types, "absent"));
+    cadre_types_free(types);
+}
+END_TEST
+
+START_TEST(names_and_declarations)
+{
+    cadre_types *types = open_types(
+        "int counter; static int hidden; double f(double x) { return x + hidden; }"
+        "extern int elsewhere; static int helper(int a) { return a * elsewhere; }"
+        "int use(void) { hidden++; return helper(counter); } const char *const words[] = {\"a\"};"
+        "__attribute__((weak)) int soft; int (*handlers[4])(const char *, int);");
+    char **names = cadre_types_defined(types);
+    cadre_buffer all = {0};
+    for (size_t i = 0; names[i]; i++) {
+        cadre_buffer_printf(&all, "%s ", names[i]);
+        free(names[i]);
+    }
+    free(names);
+    static const char *const expected[] = {"counter ", "f ",    "use ",
+                                           "words ",   "soft ", "handlers "};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        ck_assert_msg(strstr(all.data, expected[i]) != NULL, "%s", all.data);
+    ck_assert_ptr_null(strstr(all.data, "hidden"));
+    ck_assert_ptr_null(strstr(all.data, "elsewhere"));
+    ck_assert_ptr_null(strstr(all.data, "helper"));
+    cadre_buffer_free(&all);
+    static const char *const texts[][2] = {
+        {"counter", "int"},
+        {"f", "double (double)"},
+        {"use", "int (void)"},
+        {"words", "const char *const[1]"},
+        {"handlers", "int (*[4])(const char *, int)"},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char *text = cadre_types_name(types, texts[i][0]);
+        ck_assert_str_eq(text, texts[i][1]);
+        free(text);
+    }
+    cadre_types_free(types);
+}
+END_TEST
+
+/* ---- lines ---- */
+
+static char line_file[256];
+static int line_number;
+
+static cadre_loader *line_loader;
+static cadre_types *line_types;
+
+static void where_am_i(void)
+{
+    const char *function;
+    uint64_t offset;
+    void *caller = __builtin_return_address(0);
+    /* The call itself, not what comes after it. */
+    ck_assert(cadre_loader_describe(line_loader, (char *)caller - 1, NULL, &function, &offset));
+    ck_assert_int_eq(
+        cadre_types_line(line_types, function, offset, line_file, sizeof line_file, &line_number),
+        0);
+}
+
+static void check_lines(const char *compiler, const char *options)
+{
+    static const char source[] = "#line 1 \"/cells/1234.c\"\n"
+                                 "void where_am_i(void);\n"
+                                 "static __attribute__((noinline)) int helper(int n)\n"
+                                 "{\n"
+                                 "    for (int i = 0; i < n; i++)\n"
+                                 "        where_am_i();\n"
+                                 "    return n;\n"
+                                 "}\n"
+                                 "int first(void)\n"
+                                 "{\n"
+                                 "    int k = 2;\n"
+                                 "    where_am_i();\n"
+                                 "    return k;\n"
+                                 "}\n"
+                                 "int second(void) { return helper(1); }\n";
+    cadre_error error = {0};
+    test_object object = test_compile_with(compiler, source, options);
+    line_loader = cadre_loader_new(&error);
+    cadre_loader_override(line_loader, "where_am_i", (void *)where_am_i);
+    cadre_module *module =
+        cadre_loader_add(line_loader, "1234.c", object.bytes, object.length, NULL, 0, &error);
+    ck_assert_msg(module != NULL, "%s", error.message);
+    cadre_loader_commit(line_loader);
+    line_types = cadre_types_open(object.bytes, object.length, &error);
+    ((int (*)(void))cadre_module_symbol(module, "first"))();
+    ck_assert_str_eq(line_file, "/cells/1234.c");
+    ck_assert_int_eq(line_number, 11);
+    ((int (*)(void))cadre_module_symbol(module, "second"))();
+    ck_assert_int_eq(line_number, 5);
+    ck_assert_int_eq(cadre_types_line(line_types, "nobody", 0, line_file, 10, &line_number),
+                     CADRE_ENOTFOUND);
+    cadre_types_free(line_types);
+    cadre_loader_free(line_loader);
+    free(object.bytes);
+}
+
+START_TEST(lines_of_addresses)
+{
+    check_lines("gcc", NULL);
+    check_lines("gcc", "-O0");
+    check_lines("gcc", "-gdwarf-4 -O3");
+    check_lines("gcc", "-fno-function-sections");
+    if (test_has_program("clang")) check_lines("clang", NULL);
+}
+END_TEST
+
 Suite *types_suite(void);
 Suite *types_suite(void)
 {
+    const struct {
+        const char *name;
+        const TTest *test;
+    } tests[] = {
+        {"numbers", numbers},
+        {"language", language_cases},
+        {"strings", characters_and_strings},
+        {"enums", enumerations},
+        {"structures", structures},
+        {"arrays", arrays},
+        {"cut", long_values_are_cut},
+        {"pointers", pointers_and_functions},
+        {"followed", pointers_are_followed_once},
+        {"formats", other_compilers_and_formats},
+        {"equal", equal_types_have_equal_signatures},
+        {"different", different_types_have_different_signatures},
+        {"recursive", recursive_types_end},
+        {"names", names_and_declarations},
+        {"lines", lines_of_addresses},
+    };
     Suite *suite = suite_create("types");
-    TCase *values = tcase_create("values");
-    tcase_set_timeout(values, 60);
-    tcase_add_test(values, numbers);
-    tcase_add_test(values, language_cases);
-    suite_add_tcase(suite, values);
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        TCase *one = tcase_create(tests[i].name);
+        tcase_set_timeout(one, 120);
+        tcase_add_test(one, tests[i].test);
+        suite_add_tcase(suite, one);
+    }
     return suite;
 }
 
