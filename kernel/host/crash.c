@@ -159,14 +159,15 @@ static void name_frames(struct crash_record *crash)
     atomic_store(&crash->stage, CRASH_NAMED);
 }
 
-/* The stack pointer has come to the end of the main thread's stack, or the access that failed was
- * just below the stack pointer of another one. */
-static bool is_stack_overflow(int number, uintptr_t address, uintptr_t stack, bool in_thread)
+/* The stack pointer has come to the end of the main thread's stack; or, in another thread, what
+ * could not be touched is a guard page and the stack pointer is near. */
+static bool is_stack_overflow(const siginfo_t *info, uintptr_t stack, bool in_thread)
 {
-    if (number != SIGSEGV && number != SIGBUS) return false;
-    if (!in_thread && stack_low && stack < stack_low + (192 << 10)) return true;
-    return address + (64 << 10) > stack && address < stack + 4096 &&
-           (in_thread || stack < stack_low + (1 << 20));
+    const uintptr_t near = 256 << 10;
+    uintptr_t address = (uintptr_t)info->si_addr;
+    if (info->si_signo != SIGSEGV || info->si_code <= 0) return false;
+    if (!in_thread) return stack_low && stack < stack_low + near && address < stack_low + near;
+    return info->si_code == SEGV_ACCERR && address + near > stack && address < stack + near;
 }
 
 static void write_text(const char *text)

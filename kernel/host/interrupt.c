@@ -258,6 +258,7 @@ static void interrupt_children(void)
     struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
     if (sigaction(SIGINT, &ignore, &before) < 0) return;
     kill(0, SIGINT);
+    sigaction(SIGINT, &ignore, NULL); /* drops ours, which is pending as long as it is blocked */
     sigaction(SIGINT, &before, NULL);
 }
 

@@ -8,6 +8,7 @@
  */
 #include "host/inside.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -23,8 +24,10 @@
 #define IDLE_TICK_MS 60
 #define DRAIN_LIMIT_MS 1000
 
-/* libc's list of open streams, exported for such uses; no header declares it. */
-extern FILE *_IO_list_all;
+/* libc's list of open streams and its lock, exported for such uses; no header declares them. The
+ * list is looked up at run time: a direct reference would make the linker put a copy of the
+ * variable here, which libc does not use. */
+static FILE **all_streams;
 extern void _IO_list_lock(void);
 extern void _IO_list_unlock(void);
 
@@ -123,9 +126,10 @@ void streams_flush(void)
 void streams_flush_files(void)
 {
     _IO_list_lock();
-    for (FILE *stream = _IO_list_all; stream; stream = stream->_chain)
+    for (FILE *stream = all_streams ? *all_streams : NULL; stream; stream = stream->_chain)
         if (has_pending(stream)) flush_if_free(stream);
     _IO_list_unlock();
+    if (!all_streams) streams_flush();
 }
 
 bool streams_lock(void)
@@ -192,7 +196,7 @@ void streams_start_process(void)
     atomic_store(&ticker_running, 0);
     atomic_store(&ticker_writing, 0);
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, 64 << 10);
+    pthread_attr_setstacksize(&attributes, 256 << 10);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     if (pthread_create(&thread, &attributes, ticker, NULL) != 0)
         host_note("no thread for live output: what cells print appears when they end");
@@ -208,9 +212,9 @@ static void repair(int file, int saved)
 
 void streams_cell(bool running)
 {
+    repair(STDOUT_FILENO, cell_host.saved_output);
+    repair(STDERR_FILENO, cell_host.saved_error);
     if (running) {
-        repair(STDOUT_FILENO, cell_host.saved_output);
-        repair(STDERR_FILENO, cell_host.saved_error);
         clearerr(cell_host.out);
         clearerr(cell_host.err);
     }
@@ -293,6 +297,7 @@ static FILE *stream_over(FILE **standard, cookie_write_function_t *writer)
 
 int streams_install(void)
 {
+    all_streams = dlsym(RTLD_DEFAULT, "_IO_list_all");
     cell_host.out = stream_over(&stdout, write_output);
     cell_host.err = stream_over(&stderr, write_error);
     if (!cell_host.out || !cell_host.err) return CADRE_EMEMORY;

@@ -1,15 +1,23 @@
 if HAVE_CHECK
-host_tests = tests/unit/test_host
+host_tests = tests/unit/test_host tests/unit/test_host_interrupt tests/unit/test_host_streams
 host_test_helpers = tests/unit/host_helper.c tests/unit/host_helper.h \
     tests/unit/object_helper.c tests/unit/object_helper.h
 host_test_flags = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) \
     -DTEST_HOST_PROGRAM='"$(abs_top_builddir)/cadre-host"'
+host_test_c_flags = $(AM_CFLAGS) $(CHECK_CFLAGS)
 host_test_libraries = libhost.la libtypes.la libbase.la $(JANSSON_LIBS) $(CHECK_LIBS)
 check_PROGRAMS += $(host_tests)
 TESTS += $(host_tests)
 tests_unit_test_host_SOURCES = tests/unit/test_host.c $(host_test_helpers)
 tests_unit_test_host_CPPFLAGS = $(host_test_flags)
-tests_unit_test_host_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_host_CFLAGS = $(host_test_c_flags)
 tests_unit_test_host_LDADD = $(host_test_libraries)
-tests_unit_test_host_DEPENDENCIES = libhost.la libtypes.la libbase.la cadre-host
+tests_unit_test_host_interrupt_SOURCES = tests/unit/test_host_interrupt.c $(host_test_helpers)
+tests_unit_test_host_interrupt_CPPFLAGS = $(host_test_flags)
+tests_unit_test_host_interrupt_CFLAGS = $(host_test_c_flags)
+tests_unit_test_host_interrupt_LDADD = $(host_test_libraries)
+tests_unit_test_host_streams_SOURCES = tests/unit/test_host_streams.c $(host_test_helpers)
+tests_unit_test_host_streams_CPPFLAGS = $(host_test_flags)
+tests_unit_test_host_streams_CFLAGS = $(host_test_c_flags)
+tests_unit_test_host_streams_LDADD = $(host_test_libraries)
 endif

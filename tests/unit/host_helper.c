@@ -86,11 +86,12 @@ void test_wait_event(test_session *session, cadre_host_event_kind kind, cell_res
         wait_fd(session, 50);
         while (!found && cadre_host_next(session->host, &event)) {
             found = event.kind == kind;
+            ck_assert_msg(found || event.kind != CADRE_HOST_LOST, "lost: %s", event.text);
             take(into, &event);
             cadre_host_event_free(&event);
         }
     }
-    if (!result) test_result_free(&ignored);
+    if (!result) cell_result_free(&ignored);
 }
 
 void test_session_start(test_session *session)
@@ -180,10 +181,10 @@ void test_run_ok(test_session *session, const char *globals, const char *body)
     ck_assert_msg(result.kind == CADRE_HOST_DONE && result.outcome == CADRE_OUTCOME_OK,
                   "kind %d outcome %d %s: %s (%s)", (int)result.kind, (int)result.outcome,
                   result.error_name, result.text, body);
-    test_result_free(&result);
+    cell_result_free(&result);
 }
 
-void test_result_free(cell_result *result)
+void cell_result_free(cell_result *result)
 {
     free(result->error_name);
     free(result->text);
@@ -208,6 +209,6 @@ long test_long(test_session *session, const char *declarations, const char *expr
     ck_assert_msg(result.kind == CADRE_HOST_DONE, "%s: %s", result.error_name, result.text);
     ck_assert_uint_eq(result.value_size, sizeof value);
     ck_assert(cadre_host_read(session->host, result.value, &value, sizeof value));
-    test_result_free(&result);
+    cell_result_free(&result);
     return value;
 }

@@ -37,7 +37,7 @@ void test_session_stop(test_session *session);
 cell_result test_run(test_session *session, const char *globals, const char *body);
 /* The same, checked to end well, result freed. */
 void test_run_ok(test_session *session, const char *globals, const char *body);
-void test_result_free(cell_result *result);
+void cell_result_free(cell_result *result);
 /* Waits for the next event of this kind while no cell runs. */
 void test_wait_event(test_session *session, cadre_host_event_kind kind, cell_result *result);
 /* Value of a `long` expression in the session. */

@@ -29,7 +29,7 @@ static void expect_death(cell_result *result, const char *name, const char *part
     ck_assert_msg(!part || strstr(result->traceback, part) || strstr(result->text, part),
                   "no '%s' in: %s\n%s", part, result->text, result->traceback);
     if (getenv("CADRE_SHOW")) fprintf(stderr, "%s\n%s\n", result->text, result->traceback);
-    test_result_free(result);
+    cell_result_free(result);
 }
 
 static void crash(const char *globals, const char *body, const char *name, const char *part)
@@ -44,7 +44,7 @@ START_TEST(a_cell_runs_and_prints)
     ck_assert_int_eq(result.kind, CADRE_HOST_DONE);
     ck_assert_int_eq(result.outcome, CADRE_OUTCOME_OK);
     ck_assert_str_eq(result.out.data, "hello 7\n");
-    test_result_free(&result);
+    cell_result_free(&result);
     ck_assert_int_eq(test_long(&session, "extern int kept;", "kept * 6"), 42);
 }
 END_TEST
@@ -56,10 +56,10 @@ START_TEST(a_missing_symbol_runs_nothing)
     ck_assert_int_eq(result.kind, CADRE_HOST_LINK_ERROR);
     ck_assert_ptr_nonnull(strstr(result.text, "nowhere"));
     ck_assert_uint_eq(result.out.length, 0);
-    test_result_free(&result);
+    cell_result_free(&result);
     result = test_run(&session, "extern int made;", "made = 2;");
     ck_assert_int_eq(result.kind, CADRE_HOST_LINK_ERROR);
-    test_result_free(&result);
+    cell_result_free(&result);
     ck_assert_int_eq(test_long(&session, "", "5"), 5);
 }
 END_TEST
@@ -88,7 +88,7 @@ START_TEST(a_traceback_has_functions_and_lines)
     ck_assert_ptr_nonnull(outer);
     ck_assert_ptr_nonnull(strstr(result.traceback, "In[1]:"));
     ck_assert_ptr_nonnull(strstr(result.traceback, "In[2]:4"));
-    test_result_free(&result);
+    cell_result_free(&result);
 }
 END_TEST
 
@@ -136,7 +136,7 @@ START_TEST(every_death_is_survived)
     test_run_ok(&session, NULL, "closefrom(3); for (int i = 3; i < 1200; i++) close(i);");
     cell_result result = test_run(&session, NULL, "puts(\"still here\");");
     ck_assert_str_eq(result.out.data, "still here\n");
-    test_result_free(&result);
+    cell_result_free(&result);
     ck_assert_int_eq(test_long(&session, "extern int alive;", "alive"), 1);
 }
 END_TEST
@@ -161,21 +161,21 @@ START_TEST(exit_ends_the_cell_and_keeps_state)
     ck_assert_int_eq(result.outcome, CADRE_OUTCOME_EXIT);
     ck_assert_int_eq(result.status, 4);
     ck_assert_str_eq(result.out.data, "bye\n");
-    test_result_free(&result);
+    cell_result_free(&result);
     ck_assert_int_eq(test_long(&session, "extern int v;", "v"), 2);
     result = test_run(&session, "extern int v;", "v = 3; cadre_hook_main(7);");
     ck_assert_int_eq(result.outcome, CADRE_OUTCOME_EXIT);
     ck_assert_int_eq(result.status, 7);
-    test_result_free(&result);
+    cell_result_free(&result);
     result = test_run(&session, "extern int v; void *end(void *a) { v = 8; exit(9); return a; }",
                       "pthread_t t; pthread_create(&t, 0, end, 0); sleep(10);");
     ck_assert_int_eq(result.outcome, CADRE_OUTCOME_EXIT);
     ck_assert_int_eq(result.status, 9);
     ck_assert(result.ms < 2000);
-    test_result_free(&result);
+    cell_result_free(&result);
     result = test_run(&session, NULL, "pthread_exit(0);");
     ck_assert_int_eq(result.outcome, CADRE_OUTCOME_EXIT);
-    test_result_free(&result);
+    cell_result_free(&result);
     ck_assert_int_eq(test_long(&session, "extern int v;", "v"), 8);
 }
 END_TEST
@@ -191,7 +191,7 @@ START_TEST(killed_from_outside)
     ck_assert_str_eq(result.error_name, "SIGKILL");
     ck_assert_uint_eq(result.generation, session.generation);
     ck_assert_int_ne(cadre_host_pid(session.host), before);
-    test_result_free(&result);
+    cell_result_free(&result);
     ck_assert_int_eq(test_long(&session, "extern int v;", "v"), 11);
 }
 END_TEST
