@@ -205,8 +205,7 @@ static void on_fatal_signal(int number, siginfo_t *info, void *argument)
     crash->frame_count = 0;
     crash->message[0] = 0;
     crash->stack_overflow =
-        is_stack_overflow(number, (uintptr_t)crash->address,
-                          (uintptr_t)context->uc_mcontext.gregs[REG_RSP], crash->in_thread);
+        is_stack_overflow(info, (uintptr_t)context->uc_mcontext.gregs[REG_RSP], crash->in_thread);
     atomic_store(&crash->stage, CRASH_STARTED);
     if (number == SIGABRT && abort_text && *abort_text)
         copy_text(crash->message, sizeof crash->message, (*abort_text)->text);
