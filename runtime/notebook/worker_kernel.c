@@ -100,11 +100,12 @@ static int spawn(worker_kernel *kernel, char **argv, char **environment, const c
 
 static int watch(worker_kernel *kernel, cadre_error *error)
 {
+    struct epoll_event event = {.events = EPOLLIN};
+    /* Where the system has no pidfd, a death is seen at the next step instead of at once. */
     kernel->pidfd = pidfd_open(kernel->pid, 0);
     kernel->wake = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event event = {.events = EPOLLIN};
-    if (kernel->pidfd < 0 || kernel->wake < 0 ||
-        epoll_ctl(kernel->wake, EPOLL_CTL_ADD, kernel->pidfd, &event) < 0 ||
+    if (kernel->wake < 0 ||
+        (kernel->pidfd >= 0 && epoll_ctl(kernel->wake, EPOLL_CTL_ADD, kernel->pidfd, &event) < 0) ||
         epoll_ctl(kernel->wake, EPOLL_CTL_ADD, kernel->log_pipe, &event) < 0)
         return cadre_error_set(error, CADRE_ESYSTEM, "cannot watch the kernel's process: %s",
                                strerror(errno));
@@ -145,15 +146,26 @@ static void read_log(worker_kernel *kernel)
     }
 }
 
+static bool has_ended(const worker_kernel *kernel, siginfo_t *info)
+{
+    *info = (siginfo_t){0};
+    /* WNOWAIT: the pid stays ours until the whole group has been ended. */
+    int status = waitid(P_PID, (id_t)kernel->pid, info, WEXITED | WNOHANG | WNOWAIT);
+    return status < 0 ? errno == ECHILD : info->si_pid != 0;
+}
+
 static bool wait_for_end(const worker_kernel *kernel, int milliseconds)
 {
+    enum { WITHOUT_PIDFD = 20 };
     double end = cadre_loop_now() + milliseconds / 1000.0;
     for (;;) {
+        siginfo_t info;
+        double left = (end - cadre_loop_now()) * 1000;
+        if (has_ended(kernel, &info)) return true;
+        if (left <= 0) return false;
         struct pollfd item = {.fd = kernel->pidfd, .events = POLLIN};
-        double left = end - cadre_loop_now();
-        int ready = poll(&item, 1, left > 0 ? (int)(left * 1000) + 1 : 0);
-        if (ready > 0) return true;
-        if (left <= 0 || (ready < 0 && errno != EINTR)) return false;
+        int wait = (int)left + 1;
+        poll(&item, 1, kernel->pidfd < 0 && wait > WITHOUT_PIDFD ? WITHOUT_PIDFD : wait);
     }
 }
 
@@ -165,11 +177,9 @@ bool cadre_worker_kernel_is_alive(worker_kernel *kernel)
 
 void cadre_worker_kernel_death(worker_kernel *kernel, char *text, size_t size)
 {
-    siginfo_t info = {0};
+    siginfo_t info;
     read_log(kernel);
-    /* WNOWAIT: the pid stays ours until the whole group has been ended. */
-    if (waitid(P_PID, (id_t)kernel->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
-        info.si_pid == 0)
+    if (!has_ended(kernel, &info) || info.si_pid == 0)
         snprintf(text, size, "its process ended");
     else if (info.si_code == CLD_EXITED)
         snprintf(text, size, "exit status %d", info.si_status);
@@ -287,7 +297,6 @@ void cadre_worker_kernel_stop(worker_kernel *kernel, bool hurry)
 {
     int patience = hurry ? 500 : 5000;
     if (kernel->pid > 0) {
-        if (kernel->pidfd < 0) kernel->pidfd = pidfd_open(kernel->pid, 0);
         if (kernel->client && kernel->info) ask_to_end(kernel);
         bool ended = wait_for_end(kernel, kernel->info ? patience : 0);
         if (!ended) {
