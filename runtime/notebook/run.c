@@ -38,7 +38,7 @@ typedef struct notebook_run {
 
 static int read_parameters(notebook_run *run, cadre_error *error)
 {
-    json_error_t where;
+    json_error_t where = {0};
     const char *text = run->options->parameters;
     json_t *given = text ? json_loads(text, 0, &where) : json_object();
     if (!json_is_object(given)) {

@@ -301,7 +301,7 @@ void cadre_worker_kernel_stop(worker_kernel *kernel, bool hurry)
         bool ended = wait_for_end(kernel, kernel->info ? patience : 0);
         if (!ended) {
             kill(-kernel->pid, SIGTERM);
-            ended = wait_for_end(kernel, patience / 2);
+            wait_for_end(kernel, patience / 2);
         }
         /* The group may outlive its leader; the leader is not reaped yet, so the number cannot
          * have become somebody else's. */
