@@ -18,6 +18,7 @@ libload_la_SOURCES = \
     kernel/cell/load_needs.c \
     kernel/cell/load_object.c \
     kernel/cell/load_relocate.c \
+    kernel/cell/load_symfile.c \
     kernel/cell/load_thread.c
 # The unwinder must be the one of libgcc_s, which backtrace() uses too.
 libload_la_LIBADD = -lgcc_s

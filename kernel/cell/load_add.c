@@ -51,6 +51,7 @@ static int add(struct build *build, const char *label, const void *bytes, size_t
     status = cadre_build_bind(build);
     if (status == 0) status = cadre_build_relocate(build);
     if (status == 0) status = cadre_build_keep(build, label);
+    if (status == 0) cadre_build_symfile(build);
     return status == 0 ? finish(build) : status;
 }
 

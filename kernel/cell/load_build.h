@@ -74,6 +74,8 @@ int cadre_build_lay_out(struct build *build);
 int cadre_build_bind(struct build *build);
 /* load_keep.c: what outlives the object: functions, constructors, checks of unwind tables. */
 int cadre_build_keep(struct build *build, const char *label);
+/* load_symfile.c: the module's symfile; without memory there is none. */
+void cadre_build_symfile(struct build *build);
 int cadre_build_no_memory(const struct build *build);
 
 /* Is the relocated field the target of a call or jump? */

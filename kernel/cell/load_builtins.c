@@ -25,10 +25,11 @@ static __int128 multiply_checked(__int128 a, __int128 b, int *overflow)
     X(divdd3)                                                                                      \
     X(divsd3)                                                                                      \
     X(divtd3)                                                                                      \
-    X(eqdd2) X(eqsd2) X(eqtd2) X(extendddtd2) X(extendddtf) X(extendddxf) X(extenddfdd)            \
-        X(extenddftd) X(extendsddd2) X(extendsddf) X(extendsdtd2) X(extendsdtf) X(extendsdxf)      \
-            X(extendsfdd) X(extendsfsd) X(extendsftd) X(extendtftd) X(extendxftd) X(fixdddi)       \
-                X(fixddsi) X(fixsddi) X(fixsdsi) X(fixtddi) X(fixtdsi) X(fixunsdddi) X(fixunsddsi) \
+    X(eqdd2)                                                                                       \
+    X(eqsd2) X(eqtd2) X(extendddtd2) X(extendddtf) X(extendddxf) X(extenddfdd) X(extenddftd)       \
+        X(extendsddd2) X(extendsddf) X(extendsdtd2) X(extendsdtf) X(extendsdxf) X(extendsfdd)      \
+            X(extendsfsd) X(extendsftd) X(extendtftd) X(extendxftd) X(fixdddi) X(fixddsi)          \
+                X(fixsddi) X(fixsdsi) X(fixtddi) X(fixtdsi) X(fixunsdddi) X(fixunsddsi)            \
                     X(fixunssddi) X(fixunssdsi) X(fixunstddi) X(fixunstdsi) X(floatdidd)           \
                         X(floatdisd) X(floatditd) X(floatsidd) X(floatsisd) X(floatsitd)           \
                             X(floatunsdidd) X(floatunsdisd) X(floatunsditd) X(floatunssidd)        \

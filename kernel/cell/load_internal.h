@@ -261,6 +261,8 @@ struct cadre_module {
     size_t escaping_size; /* of the constants: what a pointer may have been taken to */
     void *library;        /* of dlopen, or NULL */
     struct jit_entry *jit;
+    char *symfile; /* for the debugger, or NULL */
+    size_t symfile_size;
     bool constructed, indexed, announced;
     bool code_taken; /* a function's address may have been kept somewhere */
     bool wants_executable_stack;

@@ -43,15 +43,12 @@ void engine_post(front *self, job *work, void (*run)(job *), void (*done)(void *
     worker_post(self->engine_worker, work);
 }
 
-int engine_start(front *self, cadre_error *error)
+void engine_open(front *self)
 {
-    self->engine_worker = worker_start(error);
-    if (!self->engine_worker) return CADRE_ESYSTEM;
     plain_job *open = calloc(1, sizeof *open);
-    if (!open) return cadre_error_set(error, CADRE_EMEMORY, "no memory");
+    if (!open) return; /* each cell then says that there is no engine */
     open->front = self;
     engine_post(self, &open->job, run_open, free_plain);
-    return 0;
 }
 
 void engine_cancel(front *self)

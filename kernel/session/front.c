@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PARENT_INTERVAL = 1000, LINGER = 1000, MESSAGES_AT_A_TIME = 100 };
+enum { PARENT_INTERVAL = 1000, LINGER = 1000, MESSAGES_AT_A_TIME = 100, LAUNCH_DELAY = 30 };
 
 void front_log(const char *format, ...)
 {
@@ -42,7 +42,7 @@ static void publish(front *self, const cadre_message *parent, const char *topic,
         message->parent = self->parent;
         message->parent_length = self->parent_length;
     }
-    if (cadre_server_send(self->server, CADRE_IOPUB, message, &error) < 0)
+    if (cadre_wire_server_send(self->server, CADRE_IOPUB, message, &error) < 0)
         front_log("%s", error.message);
 }
 
@@ -72,7 +72,7 @@ void front_reply(front *self, cadre_channel channel, const cadre_message *to, co
         .type = type, .request = to, .content = content, .metadata = metadata};
     if (!content)
         front_log("no memory: a %s was not sent", type);
-    else if (cadre_server_send(self->server, channel, &message, &error) < 0)
+    else if (cadre_wire_server_send(self->server, channel, &message, &error) < 0)
         front_log("%s", error.message);
     json_decref(content);
 }
@@ -166,10 +166,11 @@ static void take_messages(front *self, cadre_channel channel)
 {
     for (int i = 0; i < MESSAGES_AT_A_TIME && !self->ending; i++) {
         cadre_error problem = {0};
-        cadre_message *message = cadre_server_receive(self->server, channel, &problem);
+        cadre_message *message = cadre_wire_server_receive(self->server, channel, &problem);
         if (message && channel == CADRE_STDIN) {
             execute_input_reply(self, message);
         } else if (message) {
+            self->launch_at = 0;
             front_handle(self, channel, message);
         } else if (problem.code) {
             static const char *const names[] = {"shell", "control", "stdin"};
@@ -192,15 +193,31 @@ static int sooner(int a, int b)
     return a < 0 ? b : b < 0 ? a : a < b ? a : b;
 }
 
+static int left(int64_t until, int64_t now)
+{
+    return until > now ? (int)(until - now) : 0;
+}
+
 static int next_timeout(const front *self, int64_t now)
 {
     int timeout = streams_timeout(&self->streams, now);
     timeout = sooner(timeout, execute_timeout(self, now));
+    if (!self->is_launched) timeout = sooner(timeout, left(self->launch_at, now));
     if (self->host) timeout = sooner(timeout, cadre_host_timeout(self->host));
     if (self->output_is_paused) timeout = sooner(timeout, STREAMS_INTERVAL);
-    if (self->parent_pid)
-        timeout = sooner(timeout, self->parent_check > now ? (int)(self->parent_check - now) : 0);
+    if (self->parent_pid) timeout = sooner(timeout, left(self->parent_check, now));
     return timeout;
+}
+
+/* Compiler and host come up after the first answer: a client that starts a kernel waits for that
+ * answer, and they would take its processor time. */
+static void launch(front *self)
+{
+    cadre_error problem = {0};
+    self->is_launched = true;
+    engine_open(self);
+    /* Without a host the front still answers; the first cell says what is wrong. */
+    if (hosting_start(self, &problem) < 0) front_log("%s", problem.message);
 }
 
 static int serve(front *self, cadre_error *error)
@@ -215,10 +232,10 @@ static int serve(front *self, cadre_error *error)
         if (self->host)
             fds[count++] = (struct pollfd){.fd = cadre_host_fd(self->host), .events = POLLIN};
         unsigned closed = execute_is_full(self) ? 1u << CADRE_SHELL : 0;
-        if (cadre_server_wait(self->server, fds, count, closed, next_timeout(self, front_clock())) <
-            0)
+        if (cadre_wire_server_wait(self->server, fds, count, closed,
+                                   next_timeout(self, front_clock())) < 0)
             return cadre_error_set(error, CADRE_ESYSTEM, "waiting failed: %s", strerror(errno));
-        cadre_server_welcome(self->server);
+        cadre_wire_server_welcome(self->server);
         take_signals(self);
         take_messages(self, CADRE_CONTROL);
         take_messages(self, CADRE_STDIN);
@@ -226,6 +243,7 @@ static int serve(front *self, cadre_error *error)
         take_jobs(self, self->usage_worker);
         hosting_events(self);
         if (!closed) take_messages(self, CADRE_SHELL);
+        if (!self->is_launched && front_clock() >= self->launch_at) launch(self);
         execute_tick(self, front_clock());
         execute_advance(self);
         streams_tick(&self->streams, front_clock());
@@ -237,13 +255,12 @@ static int serve(front *self, cadre_error *error)
 
 static int open_all(front *self, cadre_error *error)
 {
-    cadre_error later = {0};
     int status = cadre_connection_read(&self->connection, self->options->connection_file, error);
     if (status < 0) return status;
     bool choose = false;
     for (int i = 0; i < CADRE_CHANNEL_COUNT; i++)
         choose = choose || self->connection.ports[i] == 0;
-    self->server = cadre_server_bind(&self->connection, error);
+    self->server = cadre_wire_server_bind(&self->connection, error);
     if (!self->server) return CADRE_ESYSTEM;
     if (choose && (status = cadre_connection_write(&self->connection,
                                                    self->options->connection_file, error)) < 0)
@@ -251,16 +268,15 @@ static int open_all(front *self, cadre_error *error)
     if (!*self->connection.key)
         front_log("the connection file has no key: messages are not signed");
     streams_init(&self->streams, publish_stream, self);
-    cadre_server_welcome(self->server);
+    cadre_wire_server_welcome(self->server);
     front_status(self, NULL, "starting");
     self->history = history_new();
     if (!self->history || parameters_init(&self->parameters, self->options->kernelspec_dir,
                                           getenv("CADRE_PARAMETERS")) < 0)
         return cadre_error_set(error, CADRE_EMEMORY, "no memory");
-    if ((status = engine_start(self, error)) < 0) return status;
-    /* Without a host the front still answers; the first cell says what is wrong. */
-    if (hosting_start(self, &later) < 0) front_log("%s", later.message);
-    return 0;
+    self->engine_worker = worker_start(error);
+    self->launch_at = front_clock() + LAUNCH_DELAY;
+    return self->engine_worker ? 0 : CADRE_ESYSTEM;
 }
 
 static void close_all(front *self)
@@ -270,7 +286,7 @@ static void close_all(front *self)
     usage_free(self);
     assist_free_all(self);
     execute_free_all(self);
-    cadre_server_close(self->server, LINGER);
+    cadre_wire_server_close(self->server, LINGER);
     streams_free(&self->streams);
     history_free(self->history);
     parameters_free(&self->parameters);

@@ -20,7 +20,7 @@ typedef struct usage_sample usage_sample;
 typedef struct front {
     const cadre_session_options *options;
     cadre_connection connection;
-    cadre_server *server;
+    cadre_wire_server *server;
 
     worker *engine_worker, *usage_worker; /* usage_worker: NULL until it is asked for */
     cadre_engine *engine; /* made by the worker's first job; afterwards only cancel from here */
@@ -50,6 +50,8 @@ typedef struct front {
     int signal_fd;
     long parent_pid, first_parent;
     int64_t parent_check;
+    bool is_launched; /* engine and host */
+    int64_t launch_at;
     bool ending, restarting;
 } front;
 
@@ -98,7 +100,8 @@ void hosting_lost(front *self);
 void hosting_generation(front *self, uint64_t generation, int execution_count);
 
 /* ---- engine.c: jobs for the engine */
-int engine_start(front *self, cadre_error *error);
+/* The first job: makes the engine and warms its compiler. */
+void engine_open(front *self);
 void engine_stop(front *self);
 
 typedef struct prepare_job {

@@ -27,7 +27,7 @@ void hosting_stop(front *self)
 
 void hosting_pause(front *self)
 {
-    size_t unread = cadre_server_unsent(self->server);
+    size_t unread = cadre_wire_server_unsent(self->server);
     /* An interrupted cell must reach its end even when nobody reads. */
     bool pause = unread > (self->output_is_paused ? UNREAD_LOW : UNREAD_HIGH) &&
                  !execute_is_interrupted(self);

@@ -16,7 +16,7 @@ static void send_input_request(front *self, int64_t now)
                           .request = run->request->message,
                           .content = content,
                           .id = run->input_id};
-    int status = cadre_server_send(self->server, CADRE_STDIN, &ask, &error);
+    int status = cadre_wire_server_send(self->server, CADRE_STDIN, &ask, &error);
     json_decref(content);
     run->input_retry = 0;
     if (status == 0) return;

@@ -70,7 +70,7 @@ static void abort_queued(front *self)
     enum { AT_MOST = 10000 };
     for (int i = 0; i < AT_MOST && !execute_is_full(self); i++) {
         cadre_error problem = {0};
-        cadre_message *message = cadre_server_receive(self->server, CADRE_SHELL, &problem);
+        cadre_message *message = cadre_wire_server_receive(self->server, CADRE_SHELL, &problem);
         if (message)
             front_handle(self, CADRE_SHELL, message);
         else if (problem.code)

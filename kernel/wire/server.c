@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-struct cadre_server {
+struct cadre_wire_server {
     void *context, *heartbeat_context;
     void *sockets[CADRE_CHANNEL_COUNT];
     bool has_heartbeat;
@@ -48,7 +48,7 @@ static void *make_socket(void *context, int type, const cadre_connection *connec
     return socket;
 }
 
-static int bind_socket(cadre_server *server, void *socket, cadre_connection *connection,
+static int bind_socket(cadre_wire_server *server, void *socket, cadre_connection *connection,
                        cadre_channel channel, cadre_error *error)
 {
     char url[512], bound[512];
@@ -76,7 +76,8 @@ static int bind_socket(cadre_server *server, void *socket, cadre_connection *con
     return 0;
 }
 
-static int start_heartbeat(cadre_server *server, cadre_connection *connection, cadre_error *error)
+static int start_heartbeat(cadre_wire_server *server, cadre_connection *connection,
+                           cadre_error *error)
 {
     /* A context of its own: the heartbeat is not late when the others are busy. */
     server->heartbeat_context = zmq_ctx_new();
@@ -94,7 +95,7 @@ static int start_heartbeat(cadre_server *server, cadre_connection *connection, c
     return status;
 }
 
-static int bind_all(cadre_server *server, cadre_connection *connection, cadre_error *error)
+static int bind_all(cadre_wire_server *server, cadre_connection *connection, cadre_error *error)
 {
     static const int types[] = {ZMQ_ROUTER, ZMQ_ROUTER, ZMQ_ROUTER, ZMQ_XPUB};
     const int on = 1;
@@ -117,9 +118,9 @@ static int bind_all(cadre_server *server, cadre_connection *connection, cadre_er
     return start_heartbeat(server, connection, error);
 }
 
-cadre_server *cadre_server_bind(cadre_connection *connection, cadre_error *error)
+cadre_wire_server *cadre_wire_server_bind(cadre_connection *connection, cadre_error *error)
 {
-    cadre_server *server = calloc(1, sizeof *server);
+    cadre_wire_server *server = calloc(1, sizeof *server);
     if (!server) {
         cadre_error_set(error, CADRE_EMEMORY, "no memory");
         return NULL;
@@ -136,11 +137,11 @@ cadre_server *cadre_server_bind(cadre_connection *connection, cadre_error *error
     if (status == 0) status = bind_all(server, connection, error);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (status == 0) return server;
-    cadre_server_close(server, 0);
+    cadre_wire_server_close(server, 0);
     return NULL;
 }
 
-void cadre_server_close(cadre_server *server, int linger_ms)
+void cadre_wire_server_close(cadre_wire_server *server, int linger_ms)
 {
     if (!server) return;
     if (server->heartbeat_context) zmq_ctx_shutdown(server->heartbeat_context);
@@ -163,13 +164,13 @@ void cadre_server_close(cadre_server *server, int linger_ms)
     free(server);
 }
 
-const char *cadre_server_session(const cadre_server *server)
+const char *cadre_wire_server_session(const cadre_wire_server *server)
 {
     return server->sender.session;
 }
 
-int cadre_server_wait(cadre_server *server, struct pollfd *descriptors, size_t count,
-                      unsigned closed_channels, int timeout_ms)
+int cadre_wire_server_wait(cadre_wire_server *server, struct pollfd *descriptors, size_t count,
+                           unsigned closed_channels, int timeout_ms)
 {
     enum { MOST = 16 };
     zmq_pollitem_t items[CADRE_HEARTBEAT + MOST];
@@ -197,12 +198,13 @@ int cadre_server_wait(cadre_server *server, struct pollfd *descriptors, size_t c
     return ready;
 }
 
-cadre_message *cadre_server_receive(cadre_server *server, cadre_channel channel, cadre_error *error)
+cadre_message *cadre_wire_server_receive(cadre_wire_server *server, cadre_channel channel,
+                                         cadre_error *error)
 {
     return receive_message(server->sockets[channel], server->sender.signer, server->replay, error);
 }
 
-void cadre_server_welcome(cadre_server *server)
+void cadre_wire_server_welcome(cadre_wire_server *server)
 {
     enum { TOPIC_LIMIT = 1024 };
     zmq_msg_t part;
@@ -234,8 +236,8 @@ void cadre_server_welcome(cadre_server *server)
     }
 }
 
-int cadre_server_send(cadre_server *server, cadre_channel channel, const cadre_outgoing *outgoing,
-                      cadre_error *error)
+int cadre_wire_server_send(cadre_wire_server *server, cadre_channel channel,
+                           const cadre_outgoing *outgoing, cadre_error *error)
 {
     void *socket = server->sockets[channel];
     if (channel == CADRE_IOPUB) {
@@ -252,7 +254,7 @@ int cadre_server_send(cadre_server *server, cadre_channel channel, const cadre_o
                        outgoing->request->identity_count, outgoing, NULL, error);
 }
 
-size_t cadre_server_unsent(const cadre_server *server)
+size_t cadre_wire_server_unsent(const cadre_wire_server *server)
 {
     return atomic_load_explicit(&server->unsent, memory_order_relaxed);
 }

@@ -1,18 +1,18 @@
 /* kernel/wire: Jupyter messages on ZeroMQ, for both ends.
  *
  * Frames, signatures, encryption, sockets; it knows what a message looks like and nothing of what
- * messages mean. The kernel binds (cadre_server), a controller that runs worker kernels connects
- * (cadre_client). A kernel in short:
+ * messages mean. The kernel binds (cadre_wire_server), a controller that runs worker kernels
+ * connects (cadre_client). A kernel in short:
  *
  *     cadre_connection connection;
  *     cadre_connection_read(&connection, path, &error);
- *     cadre_server *server = cadre_server_bind(&connection, &error);
- *     while (cadre_server_wait(server, NULL, 0, -1) >= 0) {
- *         cadre_message *request = cadre_server_receive(server, CADRE_SHELL, &error);
+ *     cadre_wire_server *server = cadre_wire_server_bind(&connection, &error);
+ *     while (cadre_wire_server_wait(server, NULL, 0, -1) >= 0) {
+ *         cadre_message *request = cadre_wire_server_receive(server, CADRE_SHELL, &error);
  *         if (!request) continue;                      // nothing, or dropped: error says why
  *         cadre_outgoing reply = {.type = "kernel_info_reply", .request = request,
  *                                 .content = content};
- *         cadre_server_send(server, CADRE_SHELL, &reply, &error);
+ *         cadre_wire_server_send(server, CADRE_SHELL, &reply, &error);
  *         cadre_message_free(request);
  *     }
  *
@@ -169,33 +169,33 @@ typedef struct cadre_outgoing {
 
 /* ---- the kernel's end ------------------------------------------------------------------- */
 
-typedef struct cadre_server cadre_server;
+typedef struct cadre_wire_server cadre_wire_server;
 
 /* Binds the five sockets and starts the heartbeat. Ports that were 0 are chosen and put into
  * *connection. New, or NULL with a message that names the address. */
-cadre_server *cadre_server_bind(cadre_connection *connection, cadre_error *error);
+cadre_wire_server *cadre_wire_server_bind(cadre_connection *connection, cadre_error *error);
 /* Closes; unsent messages have linger_ms to leave. NULL is fine. */
-void cadre_server_close(cadre_server *server, int linger_ms);
+void cadre_wire_server_close(cadre_wire_server *server, int linger_ms);
 /* The session id that all messages of this process carry. */
-const char *cadre_server_session(const cadre_server *server);
+const char *cadre_wire_server_session(const cadre_wire_server *server);
 
 /* Waits until a message is there, one of the descriptors is ready (revents is set as poll does)
  * or timeout_ms passed (-1: none). Returns the number of ready things, or a negative status.
  * `closed_channels` is a bit mask (1 << channel) of channels not to wait for. */
-int cadre_server_wait(cadre_server *server, struct pollfd *descriptors, size_t count,
-                      unsigned closed_channels, int timeout_ms);
+int cadre_wire_server_wait(cadre_wire_server *server, struct pollfd *descriptors, size_t count,
+                           unsigned closed_channels, int timeout_ms);
 /* The next message of a channel without waiting; new. NULL with error->code 0: none is there;
  * NULL with an error: a message was dropped, the next one may be there. */
-cadre_message *cadre_server_receive(cadre_server *server, cadre_channel channel,
-                                    cadre_error *error);
+cadre_message *cadre_wire_server_receive(cadre_wire_server *server, cadre_channel channel,
+                                         cadre_error *error);
 /* Takes the subscriptions that wait on iopub and welcomes each (iopub_welcome). */
-void cadre_server_welcome(cadre_server *server);
+void cadre_wire_server_welcome(cadre_wire_server *server);
 /* Sends; never blocks and never drops. CADRE_ENOTFOUND: on stdin, nobody with that identity is
  * connected. */
-int cadre_server_send(cadre_server *server, cadre_channel channel, const cadre_outgoing *outgoing,
-                      cadre_error *error);
+int cadre_wire_server_send(cadre_wire_server *server, cadre_channel channel,
+                           const cadre_outgoing *outgoing, cadre_error *error);
 /* Bytes of iopub messages that some client has not taken yet. */
-size_t cadre_server_unsent(const cadre_server *server);
+size_t cadre_wire_server_unsent(const cadre_wire_server *server);
 
 /* ---- the controller's end --------------------------------------------------------------- */
 

@@ -23,7 +23,7 @@ void sender_free(sender *self);
 int sender_send(sender *self, void *socket, const cadre_bytes *to, size_t to_count,
                 const cadre_outgoing *outgoing, atomic_size_t *unsent, cadre_error *error);
 
-/* One message off a socket without blocking; as cadre_server_receive. */
+/* One message off a socket without blocking; as cadre_wire_server_receive. */
 cadre_message *receive_message(void *socket, const cadre_signer *signer, cadre_replay *replay,
                                cadre_error *error);
 

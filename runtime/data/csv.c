@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error_handler.h"
+#include "base/text.h"
 
 /* Where the row's line number goes: past its own newlines and the one that ends it. */
 static void finish_row(csv_input *input, const char *end, bool quoted)
@@ -167,15 +168,20 @@ static csv_status check_name(csv_reader *reader, dictionary *names, const csv_fi
                              const char *where, cadre_error *error)
 {
     bool is_new;
-    size_t count = names->count;
     if (!field->length) return CSV_OK;
+    if (!cadre_text_is_utf8(field->text, field->length)) {
+        cadre_csv_fail(&reader->input, CADRE_EFORMAT, where, error,
+                       "the name of a column is not UTF-8; convert the file, with iconv for "
+                       "example");
+        return CSV_FAILED;
+    }
     int32_t level = cadre_dictionary_add(names, field->text, field->length, &is_new);
     if (level < 0) {
         cadre_error_set(error, CADRE_EMEMORY, "no memory for the columns of %s",
                         reader->input.path);
         return CSV_FAILED;
     }
-    if (is_new && names->count == count + 1) return CSV_OK;
+    if (is_new) return CSV_OK;
     cadre_csv_fail(&reader->input, CADRE_EFORMAT, where, error, "two columns have the name '%.*s'",
                    field->length > 100 ? 100 : (int)field->length, field->text);
     return CSV_FAILED;

@@ -1,4 +1,5 @@
 #include "data/csv.h"
+#include "base/text.h"
 #include "data/number.h"
 
 #include <errno.h>
@@ -105,29 +106,6 @@ static int become_text(csv_reader *reader, csv_column *column, cadre_error *erro
     return 0;
 }
 
-static bool is_utf8(const char *text, size_t length)
-{
-    const unsigned char *at = (const unsigned char *)text, *end = at + length;
-    while (at < end) {
-        if (*at < 0x80) {
-            at++;
-            continue;
-        }
-        unsigned more = *at >= 0xF0 ? 3 : *at >= 0xE0 ? 2 : 1;
-        uint32_t code = *at & (0x3Fu >> more);
-        if (*at < 0xC2 || *at > 0xF4 || (size_t)(end - at) <= more) return false;
-        for (unsigned i = 1; i <= more; i++) {
-            if ((at[i] & 0xC0) != 0x80) return false;
-            code = code << 6 | (at[i] & 0x3F);
-        }
-        static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-        if (code < least[more] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
-            return false;
-        at += more + 1;
-    }
-    return true;
-}
-
 static int store_text(csv_reader *reader, csv_column *column, const csv_field *field,
                       const char *where, cadre_error *error)
 {
@@ -140,7 +118,7 @@ static int store_text(csv_reader *reader, csv_column *column, const csv_field *f
         return cadre_csv_fail(&reader->input, CADRE_EINPUT, where, error,
                               "column '%s' has more than %d different texts", column->name,
                               INT32_MAX);
-    if (is_new && !is_utf8(field->text, field->length))
+    if (is_new && !cadre_text_is_utf8(field->text, field->length))
         return cadre_csv_fail(&reader->input, CADRE_EFORMAT, where, error,
                               "the text of column '%s' is not UTF-8; convert the file, with iconv "
                               "for example",

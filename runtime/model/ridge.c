@@ -1,7 +1,8 @@
 #include "model/ridge.h"
 
+#include "base/text.h"
+
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,26 +66,33 @@ static void measure(const ridge_rows *rows, const double *coefficients, double i
 /* JSON array of names: "distance", "dest=ORD". */
 static char *feature_names(const ridge_rows *rows)
 {
-    json_t *names = json_array();
-    for (size_t j = 0; names && j < rows->numeric; j++)
-        json_array_append_new(names, json_string(rows->columns[j]->name));
-    for (size_t c = 0; names && c < rows->categorical; c++) {
+    cadre_buffer names = {0}, name = {0};
+    cadre_buffer_puts(&names, "[");
+    for (size_t j = 0; j < rows->numeric; j++) {
+        if (j) cadre_buffer_puts(&names, ",");
+        cadre_buffer_json_string(&names, rows->columns[j]->name);
+    }
+    for (size_t c = 0; c < rows->categorical; c++) {
         const ridge_levels *levels = &rows->levels[c];
-        const char *column = levels->column->name;
+        const table_column *column = levels->column;
         for (size_t l = 0; l < levels->count; l++) {
-            int64_t value = levels->values[l];
-            json_t *name =
-                levels->column->type == CADRE_TEXT
-                    ? json_sprintf("%s=%s", column,
-                                   dictionary_text(&levels->column->levels, (int32_t)value))
-                    : json_sprintf("%s=%" PRId64, column, value);
-            json_array_append_new(names, name);
+            cadre_buffer_clear(&name);
+            cadre_buffer_printf(&name, "%s=", column->name);
+            if (column->type == CADRE_TEXT)
+                cadre_buffer_puts(&name,
+                                  dictionary_text(&column->levels, (int32_t)levels->values[l]));
+            else
+                cadre_buffer_printf(&name, "%" PRId64, levels->values[l]);
+            if (name.failed) goto done;
+            if (names.length > 1) cadre_buffer_puts(&names, ",");
+            cadre_buffer_json_string(&names, name.data);
         }
     }
-    bool whole = names && json_array_size(names) == rows->numeric + rows->level_count;
-    char *text = whole ? json_dumps(names, JSON_COMPACT) : NULL;
-    json_decref(names);
-    return text;
+    cadre_buffer_puts(&names, "]");
+done:
+    if (name.failed) names.failed = true;
+    cadre_buffer_free(&name);
+    return cadre_buffer_steal(&names);
 }
 
 static int set_model(const cadre_ridge_options *options, const ridge_rows *rows,

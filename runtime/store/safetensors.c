@@ -19,17 +19,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "model/container.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are stored as they are");
 
 #define HEADER_LIMIT 100000000
-
-/* Text that goes into the header must be UTF-8, or Python cannot read the file. */
-static bool add_string(json_t *object, const char *name, const char *text)
-{
-    return json_object_set_new(object, name, json_string(text)) == 0;
-}
 
 /* Shortest of 15 to 17 digits that reads back; JSON has no NaN and no infinity. */
 static void append_number(cadre_buffer *out, double value)
@@ -48,91 +43,100 @@ static void append_number(cadre_buffer *out, double value)
     cadre_buffer_puts(out, text);
 }
 
-static bool add_metrics(json_t *metadata, const cadre_model *model)
+static void append_metrics(cadre_buffer *out, const cadre_model *model)
 {
     cadre_buffer text = {0};
     cadre_buffer_puts(&text, "{");
-    bool fits = true;
     for (size_t i = 0; i < model->metric_count; i++) {
-        json_t *name = json_string(model->metrics[i].name);
-        char *quoted = name ? json_dumps(name, JSON_ENCODE_ANY) : NULL;
-        fits = fits && quoted;
-        cadre_buffer_printf(&text, "%s%s: ", i ? ", " : "", quoted ? quoted : "\"\"");
+        if (i) cadre_buffer_puts(&text, ", ");
+        cadre_buffer_json_string(&text, model->metrics[i].name);
+        cadre_buffer_puts(&text, ": ");
         append_number(&text, model->metrics[i].value);
-        free(quoted);
-        json_decref(name);
     }
     cadre_buffer_puts(&text, "}");
-    fits = fits && !text.failed && add_string(metadata, CADRE_MODEL_KEY_METRICS, text.data);
+    if (text.failed)
+        out->failed = true;
+    else
+        cadre_buffer_json_string(out, text.data);
     cadre_buffer_free(&text);
-    return fits;
 }
 
-/* Names and texts in the order of their bytes: jansson sorts when it dumps. */
-static json_t *build_header(const cadre_model *model)
+static void append_pair(cadre_buffer *out, const char *name, const char *text)
 {
-    json_t *header = json_object(), *metadata = json_object();
-    bool fits = header && metadata && add_string(metadata, CADRE_MODEL_KEY_NAME, model->name) &&
-                add_metrics(metadata, model);
-    for (size_t i = 0; fits && i < model->text_count; i++)
-        fits = add_string(metadata, model->texts[i].name, model->texts[i].text);
+    cadre_buffer_puts(out, ",");
+    cadre_buffer_json_string(out, name);
+    cadre_buffer_puts(out, ":");
+    cadre_buffer_json_string(out, text);
+}
+
+/* Everything in a fixed order: name, metrics, texts and tensors by name. */
+static void append_header(cadre_buffer *out, const cadre_model *model)
+{
+    cadre_buffer_puts(out, "{\"__metadata__\":{\"" CADRE_MODEL_KEY_METRICS "\":");
+    append_metrics(out, model);
+    append_pair(out, CADRE_MODEL_KEY_NAME, model->name);
+    for (size_t i = 0; i < model->text_count; i++)
+        append_pair(out, model->texts[i].name, model->texts[i].text);
+    cadre_buffer_puts(out, "}");
     size_t offset = 0;
-    for (size_t i = 0; fits && i < model->tensor_count; i++) {
+    for (size_t i = 0; i < model->tensor_count; i++) {
         const model_tensor *tensor = &model->tensors[i];
         size_t end = offset + tensor->count * sizeof(double);
-        json_t *entry =
-            json_pack("{s:s, s:[I], s:[I, I]}", "dtype", "F64", "shape", (json_int_t)tensor->count,
-                      "data_offsets", (json_int_t)offset, (json_int_t)end);
-        fits = json_object_set_new(header, tensor->name, entry) == 0;
+        cadre_buffer_puts(out, ",");
+        cadre_buffer_json_string(out, tensor->name);
+        cadre_buffer_printf(out, ":{\"dtype\":\"F64\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}",
+                            tensor->count, offset, end);
         offset = end;
     }
-    fits = fits && json_object_set(header, "__metadata__", metadata) == 0;
-    json_decref(metadata);
-    if (fits) return header;
-    json_decref(header);
-    return NULL;
+    cadre_buffer_puts(out, "}");
+    while (out->length % 8 && !out->failed)
+        cadre_buffer_puts(out, " ");
+}
+
+static bool is_utf8(const char *text)
+{
+    return cadre_text_is_utf8(text, strlen(text));
+}
+
+/* Text that is not UTF-8 would make a file that Python cannot read. */
+static bool has_bad_text(const cadre_model *model)
+{
+    bool good = is_utf8(model->name);
+    for (size_t i = 0; i < model->text_count; i++)
+        good = good && is_utf8(model->texts[i].name) && is_utf8(model->texts[i].text);
+    for (size_t i = 0; i < model->tensor_count; i++)
+        good = good && is_utf8(model->tensors[i].name);
+    for (size_t i = 0; i < model->metric_count; i++)
+        good = good && is_utf8(model->metrics[i].name);
+    return !good;
 }
 
 unsigned char *cadre_model_encode(const cadre_model *model, size_t *length, cadre_error *error)
 {
-    unsigned char *bytes = NULL;
-    char *text = NULL;
     if (!model || !length) {
         cadre_error_set(error, CADRE_EINPUT, "there is no model to encode");
         return NULL;
     }
-    json_t *header = build_header(model);
-    if (header) text = json_dumps(header, JSON_SORT_KEYS | JSON_COMPACT);
-    json_decref(header);
-    if (!text) {
-        cadre_error_set(error, CADRE_EINPUT,
-                        "model '%s' cannot be encoded: a name or text that is not UTF-8, or no "
-                        "memory",
+    if (has_bad_text(model)) {
+        cadre_error_set(error, CADRE_EINPUT, "model '%s' has a name or text that is not UTF-8",
                         model->name);
         return NULL;
     }
-    size_t header_length = strlen(text), padded = (header_length + 7) / 8 * 8, data = 0;
+    cadre_buffer bytes = {0}, header = {0};
+    append_header(&header, model);
+    const uint64_t header_length = header.length;
+    cadre_buffer_append(&bytes, &header_length, sizeof header_length);
+    cadre_buffer_append(&bytes, header.data, header.length);
     for (size_t i = 0; i < model->tensor_count; i++)
-        data += model->tensors[i].count * sizeof(double);
-    if (padded <= HEADER_LIMIT) bytes = malloc(8 + padded + data + 1);
-    if (!bytes) {
+        cadre_buffer_append(&bytes, model->tensors[i].values,
+                            model->tensors[i].count * sizeof(double));
+    if (header.failed || header.length > HEADER_LIMIT) bytes.failed = true;
+    cadre_buffer_free(&header);
+    *length = bytes.length;
+    unsigned char *encoded = (unsigned char *)cadre_buffer_steal(&bytes);
+    if (!encoded)
         cadre_error_set(error, CADRE_EMEMORY, "no memory to encode model '%s'", model->name);
-        goto done;
-    }
-    uint64_t stored = padded;
-    memcpy(bytes, &stored, 8);
-    memcpy(bytes + 8, text, header_length);
-    memset(bytes + 8 + header_length, ' ', padded - header_length);
-    unsigned char *at = bytes + 8 + padded;
-    for (size_t i = 0; i < model->tensor_count; i++) {
-        size_t size = model->tensors[i].count * sizeof(double);
-        memcpy(at, model->tensors[i].values, size);
-        at += size;
-    }
-    *length = 8 + padded + data;
-done:
-    free(text);
-    return bytes;
+    return encoded;
 }
 
 static int malformed(cadre_error *error, const char *what, const char *name)
@@ -243,9 +247,15 @@ static int read_metrics(cadre_model *model, const char *text, cadre_error *error
     json_object_foreach(metrics, name, value)
     {
         double number = json_is_null(value) ? (double)NAN : json_real_value(value);
-        if (!json_is_null(value) && !json_is_real(value))
+        if (!json_is_null(value) && !json_is_real(value)) {
             status = malformed(error, "no number in metric", name);
-        if (status == CADRE_OK) status = cadre_model_set_metric(model, name, number);
+            break;
+        }
+        status = cadre_model_set_metric(model, name, number);
+        if (status < 0) {
+            cadre_error_set(error, status, "metric '%s' cannot be kept", name);
+            break;
+        }
     }
     json_decref(metrics);
     return status;

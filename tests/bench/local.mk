@@ -4,3 +4,8 @@ tests_bench_bench_csv_SOURCES = tests/bench/bench_csv.c
 tests_bench_bench_csv_LDADD = libcadre.la
 tests_bench_bench_loop_SOURCES = tests/bench/bench_loop.c
 tests_bench_bench_loop_LDADD = libcadre.la
+EXTRA_PROGRAMS += tests/bench/bench_load
+tests_bench_bench_load_SOURCES = tests/bench/bench_load.c tests/unit/object_helper.c \
+    tests/unit/object_helper.h
+tests_bench_bench_load_CFLAGS = $(AM_CFLAGS) -O2
+tests_bench_bench_load_LDADD = libload.la libbase.la

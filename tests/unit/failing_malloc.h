@@ -2,7 +2,8 @@
  *
  *     FAIL_EACH_ALLOCATION(table = cadre_read_csv_with(path, NULL, &error), !table, table)
  *
- * Works for what is linked with -Wl,--wrap=malloc and the like, and for jansson.
+ * Works for what is linked with -Wl,--wrap=malloc and the like, so not inside of shared libraries
+ * (jansson's parser drops characters of a token when it finds no memory, and does not tell).
  */
 #ifndef FAILING_MALLOC_H
 #define FAILING_MALLOC_H

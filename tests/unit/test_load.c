@@ -3,10 +3,12 @@
 #include "object_helper.h"
 
 #include <check.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -708,6 +710,42 @@ START_TEST(the_unwinder_sees_cells)
 }
 END_TEST
 
+/* gdb stops in a function that exists only in a loaded object, and shows its lines. */
+START_TEST(the_debugger_sees_cells)
+{
+    char script[] = "/tmp/cadre-test-XXXXXX.gdb", self[64], command[1024], line[512];
+    bool function = false, source = false, variable = false;
+    if (!test_has_program("gdb")) return;
+    int fd = mkostemps(script, 4, O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    snprintf(self, sizeof self, "%d", getpid());
+    load("#line 1 \"cell-77.c\"\nint state = 4;\nint inner(int depth)\n{\n"
+         "    volatile int local = depth * 2;\n    return local + state;\n}\n"
+         "int outer(int depth) { return inner(depth) + 1; }\n");
+    snprintf(command, sizeof command,
+             "set debuginfod enabled off\nset pagination off\n"
+             "attach %s\ninfo line inner\ninfo symbol %p\n"
+             "info scope inner\ndetach\n",
+             self, cadre_loader_symbol(loader, "outer"));
+    ck_assert_int_eq(write(fd, command, strlen(command)), (ssize_t)strlen(command));
+    close(fd);
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    snprintf(command, sizeof command, "exec gdb -q -nx -batch -x %s 2>&1 </dev/null", script);
+    FILE *output = popen(command, "re");
+    ck_assert_ptr_nonnull(output);
+    while (fgets(line, sizeof line, output)) {
+        if (strstr(line, "cell-77.c\" starts at")) source = true;
+        if (strstr(line, "outer in section .text")) function = true;
+        if (strstr(line, "Symbol local")) variable = true;
+    }
+    pclose(output);
+    unlink(script);
+    ck_assert(function);
+    ck_assert(source);
+    ck_assert(variable);
+}
+END_TEST
+
 /* ---- many cells ---- */
 
 static long resident_pages(void)
@@ -843,6 +881,7 @@ Suite *load_suite(void)
         {"describe", describe_finds_functions},
         {"divert", calls_are_diverted_and_restored},
         {"unwind", the_unwinder_sees_cells},
+        {"debugger", the_debugger_sees_cells},
         {"statements", statements_give_their_memory_back},
         {"kept", statements_that_may_be_called_again_stay},
         {"refusals", refusals},

@@ -346,7 +346,7 @@ static void converse(cadre_connection *connection)
     cadre_error error = {0};
     char id[CADRE_ID_SIZE];
     cadre_channel channel;
-    cadre_server *server = cadre_server_bind(connection, &error);
+    cadre_wire_server *server = cadre_wire_server_bind(connection, &error);
     ck_assert_msg(server != NULL, "%s", error.message);
     cadre_client *client = cadre_client_open(connection, &error);
     ck_assert_msg(client != NULL, "%s", error.message);
@@ -357,28 +357,28 @@ static void converse(cadre_connection *connection)
     json_decref(content);
     cadre_message *request = NULL;
     for (int i = 0; i < 100 && !request; i++) {
-        cadre_server_wait(server, NULL, 0, 1u << CADRE_IOPUB, 100);
-        request = cadre_server_receive(server, CADRE_SHELL, &error);
+        cadre_wire_server_wait(server, NULL, 0, 1u << CADRE_IOPUB, 100);
+        request = cadre_wire_server_receive(server, CADRE_SHELL, &error);
     }
     ck_assert_ptr_nonnull(request);
     ck_assert_str_eq(request->id, id);
     /* The subscription is there before anything is published: the first message is a welcome. */
-    cadre_server_wait(server, NULL, 0, 0, 2000);
-    cadre_server_welcome(server);
+    cadre_wire_server_wait(server, NULL, 0, 0, 2000);
+    cadre_wire_server_welcome(server);
     char *big = malloc(1000001);
     memset(big, 'x', 1000000);
     big[1000000] = 0;
     content = json_pack("{ssss}", "name", "stdout", "text", big);
     cadre_outgoing stream = {.type = "stream", .request = request, .content = content};
-    ck_assert_int_eq(cadre_server_send(server, CADRE_IOPUB, &stream, &error), 0);
+    ck_assert_int_eq(cadre_wire_server_send(server, CADRE_IOPUB, &stream, &error), 0);
     json_decref(content);
     cadre_outgoing reply = {.type = "execute_reply",
                             .request = request,
                             .content_text = "{\"status\":\"ok\"}",
                             .content_length = 15};
-    ck_assert_int_eq(cadre_server_send(server, CADRE_SHELL, &reply, &error), 0);
+    ck_assert_int_eq(cadre_wire_server_send(server, CADRE_SHELL, &reply, &error), 0);
     cadre_outgoing ask = {.type = "input_request", .request = request};
-    ck_assert_int_eq(cadre_server_send(server, CADRE_STDIN, &ask, &error), 0);
+    ck_assert_int_eq(cadre_wire_server_send(server, CADRE_STDIN, &ask, &error), 0);
 
     int seen = 0;
     for (int i = 0; i < 4; i++) {
@@ -396,9 +396,9 @@ static void converse(cadre_connection *connection)
         cadre_message_free(m);
     }
     ck_assert_int_eq(seen, 15);
-    for (int i = 0; i < 100 && cadre_server_unsent(server); i++)
+    for (int i = 0; i < 100 && cadre_wire_server_unsent(server); i++)
         usleep(10000);
-    ck_assert_uint_eq(cadre_server_unsent(server), 0);
+    ck_assert_uint_eq(cadre_wire_server_unsent(server), 0);
 
     ck_assert_ptr_null(cadre_client_receive(client, 20, -1, &channel, &error));
     ck_assert_int_eq(error.code, CADRE_ETIMEOUT);
@@ -411,7 +411,7 @@ static void converse(cadre_connection *connection)
 
     cadre_message_free(request);
     cadre_client_close(client);
-    cadre_server_close(server, 0);
+    cadre_wire_server_close(server, 0);
     free(big);
 }
 
@@ -454,12 +454,12 @@ START_TEST(both_ends_talk_over_ipc)
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(text, sizeof text, "{\"transport\":\"ipc\",\"ip\":\"%s/k\",\"key\":\"k\"}", folder);
     ck_assert_int_eq(parse(&connection, text, &error), 0);
-    cadre_server *server = cadre_server_bind(&connection, &error);
+    cadre_wire_server *server = cadre_wire_server_bind(&connection, &error);
     ck_assert_msg(server != NULL, "%s", error.message);
     snprintf(text, sizeof text, "%s/k-%d", folder, connection.ports[CADRE_SHELL]);
     ck_assert_int_eq(stat(text, &info), 0);
     ck_assert_int_eq(info.st_mode & 0777, 0600);
-    cadre_server_close(server, 0);
+    cadre_wire_server_close(server, 0);
     converse(&connection);
     ck_assert_int_eq(rmdir(folder), 0); /* no socket is left */
 }
@@ -477,18 +477,18 @@ START_TEST(both_ends_talk_encrypted)
                            &error),
                      0);
     converse(&connection);
-    cadre_server *server = cadre_server_bind(&connection, &error);
+    cadre_wire_server *server = cadre_wire_server_bind(&connection, &error);
     cadre_connection plain = connection;
     cadre_channel channel;
     plain.curve_public[0] = plain.curve_secret[0] = 0;
     cadre_client *client = cadre_client_open(&plain, &error);
     ck_assert_int_eq(cadre_client_send(client, CADRE_SHELL, "t", NULL, NULL, NULL, &error), 0);
-    cadre_server_wait(server, NULL, 0, 0, 300);
-    ck_assert_ptr_null(cadre_server_receive(server, CADRE_SHELL, &error));
+    cadre_wire_server_wait(server, NULL, 0, 0, 300);
+    ck_assert_ptr_null(cadre_wire_server_receive(server, CADRE_SHELL, &error));
     ck_assert_int_eq(error.code, 0);
     ck_assert_ptr_null(cadre_client_receive(client, 50, -1, &channel, &error));
     cadre_client_close(client);
-    cadre_server_close(server, 0);
+    cadre_wire_server_close(server, 0);
 }
 END_TEST
 
@@ -497,11 +497,11 @@ START_TEST(an_address_in_use_is_named)
     cadre_connection connection;
     cadre_error error = {0};
     ck_assert_int_eq(cadre_connection_create(&connection, &error), 0);
-    cadre_server *first = cadre_server_bind(&connection, &error);
+    cadre_wire_server *first = cadre_wire_server_bind(&connection, &error);
     ck_assert_ptr_nonnull(first);
-    ck_assert_ptr_null(cadre_server_bind(&connection, &error));
+    ck_assert_ptr_null(cadre_wire_server_bind(&connection, &error));
     ck_assert_ptr_nonnull(strstr(error.message, "tcp://127.0.0.1:"));
-    cadre_server_close(first, 0);
+    cadre_wire_server_close(first, 0);
 }
 END_TEST
 
