@@ -6,4 +6,5 @@ cadre_cli_sources = runtime/cli/cli.h \
     runtime/cli/run.c runtime/cli/env.c runtime/cli/kernelspec.c runtime/cli/doctor.c
 cadre_SOURCES = runtime/cli/main.c $(cadre_cli_sources)
 cadre_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
-cadre_LDADD = libcadre.la libbase.la $(JANSSON_LIBS)
+# libcell.la: only its pure functions, for the names that a notebook declares.
+cadre_LDADD = libcell.la libcadre.la libbase.la $(JANSSON_LIBS)

@@ -151,11 +151,8 @@ static int parse(run_arguments *arguments, int argc, char **argv)
 
 /* ---- unknown names ---- */
 
-#pragma weak cadre_cell_declared_names
-
-static bool is_declared(json_t *declared, const char *const *cells)
+static void collect_declared(json_t *declared, const char *const *cells)
 {
-    if (!cadre_cell_declared_names) return false;
     for (; *cells; cells++) {
         char **names = cadre_cell_declared_names(*cells, strlen(*cells));
         for (char **name = names; name && *name; name++) {
@@ -164,7 +161,6 @@ static bool is_declared(json_t *declared, const char *const *cells)
         }
         free(names);
     }
-    return true;
 }
 
 /* Names are known for C only; other languages take any parameter. */
@@ -175,7 +171,8 @@ static int check(void *user, const char *language, const char *const *cells, cad
     json_t *value, *declared = json_object();
     cadre_buffer unknown = {0}, known = {0};
     int status = CADRE_OK;
-    if (strcasecmp(language, "c") != 0 || !is_declared(declared, cells)) goto done;
+    if (strcasecmp(language, "c") != 0) goto done;
+    collect_declared(declared, cells);
     json_object_foreach(arguments->parameters, name, value)
     {
         if (json_object_get(declared, name)) continue;
