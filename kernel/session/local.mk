@@ -10,3 +10,7 @@ libsession_la_SOURCES = kernel/session/session.h kernel/session/front.h kernel/s
 libsession_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/kernel
 libsession_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) -pthread
 libsession_la_LIBADD = libwire.la
+
+bin_PROGRAMS += cadre-kernel
+cadre_kernel_SOURCES = kernel/session/main.c
+cadre_kernel_LDADD = libsession.la libcell.la libhost.la
