@@ -273,7 +273,8 @@ static void add_foreign(cell_diagnostics *d, const char *line, bool *context)
 {
     const char *error = strstr(line, "error: "), *warning = strstr(line, "warning: ");
     if (!strncmp(line, "In file included", 16) || !strncmp(line, "        ", 8) ||
-        strstr(line, "compilation terminated")) {
+        strstr(line, "compilation terminated") ||
+        strstr(line, "warnings being treated as errors")) {
         *context = false;
         return;
     }

@@ -255,6 +255,9 @@ static bool commit_entry(cadre_engine *engine, cell_entry *entry, bool vanish,
     }
     if (entry->order != UINT64_MAX && entry->order > engine->names.next_order)
         engine->names.next_order = entry->order;
+    const char *symbol = entry->spelling ? entry->spelling : entry->name;
+    if (entry->is_defined && !cell_names_put(&engine->names, SPACE_SYMBOL, symbol, entry))
+        return false;
     return cell_names_put(&engine->names, cell_entry_space(entry), entry->name,
                           vanish ? NULL : entry);
 }
@@ -310,7 +313,7 @@ void cadre_engine_names(cadre_engine *engine, cadre_name_visitor visit, void *co
 {
     static const char *const kinds[] = {"variable",   "function", "type",
                                         "enumerator", "type",     "macro"};
-    for (int space = 0; space < SPACE_COUNT; space++)
+    for (int space = 0; space < SPACE_SYMBOL; space++)
         for (size_t i = 0; i < engine->names.spaces[space].bucket_count; i++)
             for (cell_map_entry *e = engine->names.spaces[space].buckets[i]; e; e = e->next) {
                 const cell_entry *entry = e->value;

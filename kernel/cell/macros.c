@@ -257,7 +257,9 @@ static void paste(expander *e, token_list *out, const token *right)
     out->count--;
     size_t before = out->count;
     cell_tokens_read_line(e->arena, text, left->length + right->length, &at, out);
-    if (out->count > before) out->items[before].flags = at.flags & (TOKEN_SPACE_BEFORE);
+    for (size_t i = before; i < out->count; i++)
+        out->items[i].flags = TOKEN_EXPANDED;
+    if (out->count > before) out->items[before].flags |= at.flags & TOKEN_SPACE_BEFORE;
 }
 
 static void append(expander *e, token_list *out, const token *t, const token *at)

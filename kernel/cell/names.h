@@ -21,7 +21,8 @@ typedef enum entry_kind {
     ENTRY_MACRO
 } entry_kind;
 
-enum { SPACE_ORDINARY, SPACE_TAG, SPACE_MACRO, SPACE_COUNT };
+/* SPACE_SYMBOL: what the storage or code behind a linker symbol was last defined as. */
+enum { SPACE_ORDINARY, SPACE_TAG, SPACE_MACRO, SPACE_SYMBOL, SPACE_COUNT };
 
 typedef struct cell_entry {
     int references;

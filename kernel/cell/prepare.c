@@ -32,6 +32,7 @@ typedef struct preparation {
     cell_items items;
     cell_problem problem;
     cell_translator translator;
+    cell_oracle oracle;
     cell_parameters parameters;
     cell_diagnostics diagnostics;
     cell_map raw_names;
@@ -147,6 +148,7 @@ static void learn(preparation *p)
     p->learn = false;
     if (cell_engine_learn(p->engine, p->state, &p->only_here->flags, &error) == 0) {
         p->macros.parent = &p->state->headers->macros;
+        p->translator.headers = p->state->headers;
         return;
     }
     if (error.code == CADRE_EINTERRUPT) {
@@ -228,6 +230,17 @@ static void read_cell(preparation *p)
                                 .condition = on_condition,
                                 .context = p};
     p->reading.raw_names = &p->raw_names;
+    p->translator = (cell_translator){.arena = &p->arena,
+                                      .names = &p->engine->names,
+                                      .headers = p->state->headers,
+                                      .reading = &p->reading,
+                                      .items = &p->items,
+                                      .raw_names = &p->raw_names,
+                                      .hash = p->hash,
+                                      .execution_count = p->request->execution_count};
+    p->diagnostics.translator = &p->translator;
+    cell_translator_oracle(&p->translator, &p->oracle);
+    p->reading.oracle = &p->oracle;
     p->diagnostics.reading = &p->reading;
     if (!p->state->headers) {
         p->learn = true;
@@ -239,19 +252,8 @@ static void read_cell(preparation *p)
 
 static void split_cell(preparation *p)
 {
-    cell_translator *t = &p->translator;
-    *t = (cell_translator){.arena = &p->arena,
-                           .names = &p->engine->names,
-                           .headers = p->state->headers,
-                           .reading = &p->reading,
-                           .items = &p->items,
-                           .raw_names = &p->raw_names,
-                           .hash = p->hash,
-                           .execution_count = p->request->execution_count};
-    p->diagnostics.translator = t;
-    cell_oracle oracle;
-    cell_translator_oracle(t, &oracle);
-    cell_split(&p->arena, &oracle, &p->reading.stream, true, &p->items, &p->problem);
+    p->translator.headers = p->state->headers;
+    cell_split(&p->arena, &p->oracle, &p->reading.stream, true, &p->items, &p->problem);
     if (!p->problem.message) return;
     cell_diagnostics_message(&p->diagnostics, "error", p->problem.source, p->problem.line,
                              p->problem.column, p->problem.message);
@@ -444,25 +446,18 @@ static bool study_segment(preparation *p, size_t index)
     cadre_segment *segment = &p->cell->segments[index];
     if (!text->defined.count && !text->has_value) return true;
     cadre_error error = {0};
+    /* Without types (-g0 in %cflags) nothing is known and every definition is taken as new. */
     cadre_types *types = cadre_types_open(segment->object, segment->object_length, &error);
-    if (!types) return true; /* -g0: nothing is known, everything is fresh */
     bool good = true;
     for (size_t i = 0; i < text->defined.count && good; i++) {
         cell_entry *entry = text->defined.items[i];
-        good = learn_from_object(p, types, entry);
-        const cell_entry *before =
-            cell_names_find(&p->engine->names, SPACE_ORDINARY, entry->name, strlen(entry->name));
-        for (size_t earlier = 0; earlier < index; earlier++)
-            for (size_t k = 0; k < p->translator.segments[earlier].defined.count; k++)
-                if (!strcmp(p->translator.segments[earlier].defined.items[k]->name, entry->name))
-                    before = p->translator.segments[earlier].defined.items[k];
         const char *symbol = entry->spelling ? entry->spelling : entry->name;
-        const char *old = before && before->spelling ? before->spelling
-                          : before                   ? before->name
-                                                     : symbol;
-        bool same_slot = before && before->is_defined && !entry->is_runtime && !strcmp(old, symbol);
-        if (same_slot && (!before->signature || !entry->signature ||
-                          strcmp(before->signature, entry->signature)))
+        const cell_entry *before =
+            cell_names_find(&p->engine->names, SPACE_SYMBOL, symbol, strlen(symbol));
+        if (types) good = learn_from_object(p, types, entry);
+        if (before && !entry->is_runtime &&
+            (!before->signature || !entry->signature ||
+             strcmp(before->signature, entry->signature)))
             good = good && add_fresh(segment, symbol);
     }
     if (text->has_value)

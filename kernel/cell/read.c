@@ -94,7 +94,8 @@ typedef struct pass {
         group *items;
         size_t count, capacity;
     } groups;
-    token_list run; /* tokens waiting for expansion */
+    token_list run;         /* tokens waiting for expansion */
+    long depth_of_brackets; /* where the run begins */
 } pass;
 
 static void blank(cell_source *source, size_t first, size_t end)
@@ -114,12 +115,108 @@ static void refresh(cell_reading *r)
     r->stale = false;
 }
 
+static void expand_run(pass *p, size_t first, size_t end)
+{
+    cell_reading *r = p->reading;
+    if (end > first)
+        cell_macro_expand(r->macros, r->arena, p->run.items + first, end - first, &r->stream);
+}
+
+/* --- names that stop being macros ------------------------------------------------------------ */
+
+/* `#define scale 3` in one cell and `int scale = 5;` in a later one: where a declaration puts a
+ * macro's name into the place of the declared name and its replacement is none, the name gets its
+ * new meaning and the macro goes. */
+typedef struct macro_scan {
+    size_t start; /* of the item */
+    bool in_type; /* only specifiers and stars so far, a type among them */
+    bool is_first, is_declaration;
+    long depth;
+} macro_scan;
+
+static bool is_type_word(const cell_reading *r, const token *t, bool first)
+{
+    if (t->kind != TOKEN_NAME) return false;
+    if (t->keyword == KEYWORD_NONE)
+        return first && (cell_token_is(t, "bool") ||
+                         (r->oracle && r->oracle->kind(r->oracle->context, t) == NAME_TYPE));
+    return t->keyword >= KEYWORD_TYPE && t->keyword <= KEYWORD_THREAD;
+}
+
+static bool replaces_declared_name(pass *p, size_t at)
+{
+    cell_reading *r = p->reading;
+    const token *t = &p->run.items[at];
+    const token *next = at + 1 < p->run.count ? &p->run.items[at + 1] : NULL;
+    if (t->kind != TOKEN_NAME || t->keyword != KEYWORD_NONE || !next ||
+        next->kind != TOKEN_PUNCTUATOR)
+        return false;
+    macro *m = cell_macro_find(r->macros, t);
+    if (!m) return false;
+    const token_list *body = cell_macro_body(r->arena, m);
+    uint32_t after = next->punctuator;
+    if (m->function_like) {
+        if (after != '(' || at + 2 >= p->run.count) return false;
+        const token *inside = &p->run.items[at + 2];
+        return cell_token_punctuator(inside, ')') || is_type_word(r, inside, true);
+    }
+    if (after != '=' && after != ';' && after != ',' && after != '[' && after != '(') return false;
+    return body->count != 1 || body->items[0].kind != TOKEN_NAME;
+}
+
+static void drop_macro(pass *p, const token *name, const token *at)
+{
+    cell_reading *r = p->reading;
+    token directive = *at;
+    directive.kind = TOKEN_DIRECTIVE;
+    directive.flags = TOKEN_FIRST;
+    directive.text = cell_arena_printf(r->arena, "#undef %.*s", (int)name->length, name->text);
+    directive.length = (uint32_t)strlen(directive.text);
+    directive.end = directive.offset;
+    cell_macro_undefine(r->macros, name->text, name->length);
+    CELL_PUSH(r->arena, &r->stream, directive);
+}
+
 static void flush(pass *p)
 {
     cell_reading *r = p->reading;
     if (!p->run.count) return;
     refresh(r);
-    cell_macro_expand(r->macros, r->arena, p->run.items, p->run.count, &r->stream);
+    macro_scan s = {.is_first = true, .depth = p->depth_of_brackets};
+    size_t done = 0;
+    for (size_t i = 0; i < p->run.count; i++) {
+        const token *t = &p->run.items[i];
+        uint32_t c = t->kind == TOKEN_PUNCTUATOR ? t->punctuator : 0;
+        if (c == '(' || c == '[' || c == '{') s.depth++;
+        if (c == ')' || c == ']' || c == '}') s.depth--;
+        if (s.depth > 0 || c == ')' || c == ']') {
+            if (s.depth == 1 && c == '{' && s.in_type) continue; /* a type's body */
+            s.is_first = s.in_type = false;
+            continue;
+        }
+        if (c == ';' || c == '}' || t->kind == TOKEN_DIRECTIVE) {
+            s = (macro_scan){.start = i + 1, .is_first = true, .depth = s.depth};
+            continue;
+        }
+        bool after_comma =
+            s.is_declaration && i && cell_token_punctuator(&p->run.items[i - 1], ',');
+        if ((s.in_type || after_comma) && replaces_declared_name(p, i)) {
+            expand_run(p, done, s.start);
+            done = s.start;
+            drop_macro(p, t, &p->run.items[s.start]);
+            s.in_type = false;
+            continue;
+        }
+        if (is_type_word(r, t, s.is_first)) {
+            s.in_type |= s.is_first || s.in_type;
+            s.is_declaration |= s.in_type;
+        } else if (c != '*') {
+            s.in_type = false;
+        }
+        s.is_first = false;
+    }
+    p->depth_of_brackets = s.depth;
+    expand_run(p, done, p->run.count);
     p->run = (token_list){0};
 }
 

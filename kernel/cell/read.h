@@ -9,6 +9,7 @@
 #ifndef CADRE_CELL_READ_H
 #define CADRE_CELL_READ_H
 
+#include "cell/declare.h"
 #include "cell/macros.h"
 #include "cell/map.h"
 
@@ -44,6 +45,7 @@ typedef struct cell_reading {
     void (*refresh)(void *context);
     int (*condition)(void *context, const char *text, size_t length); /* 0, 1 or -1 */
     void *context;
+    const cell_oracle *oracle; /* knows typedef names; may be NULL */
 
     struct cell_map *raw_names; /* gets every name of the active text as written; may be NULL */
     token_list defines;         /* active #define directives so far */

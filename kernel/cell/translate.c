@@ -96,7 +96,7 @@ static void collect(writer *w)
                 want(w, e->name, e->length);
     if (t->runs_main && w->segment + 1 == t->segment_count) want(w, "main", 4);
     for (size_t i = 0; i < w->queue.count; i++)
-        for (int space = 0; space < SPACE_COUNT; space++) {
+        for (int space = 0; space < SPACE_SYMBOL; space++) {
             const char *name = w->queue.items[i];
             cell_entry *entry = cell_names_find(t->names, space, name, strlen(name));
             if (!entry) continue;
@@ -119,6 +119,8 @@ static void sift(writer *w)
         if (now != entry && entry->kind != ENTRY_MACRO &&
             !(is_object && now && now->kind == entry->kind && !strcmp(now->text, entry->text)))
             continue;
+        if (now != entry && entry->spelling && strchr(entry->spelling, '$')[1])
+            continue; /* of an earlier segment, under a name of its own */
         if (cell_entry_is_stale(t->names, entry, NULL)) {
             CELL_PUSH(t->arena, &t->stale, entry);
             continue;
@@ -204,6 +206,20 @@ static bool in_type(const declaration *d, size_t i)
            (d->type.open != CELL_NOWHERE ? i <= d->type.close : i == d->type.keyword);
 }
 
+/* always_inline and the like contradict late binding: a function that can be replaced is called. */
+static bool forces_inlining(const writer *w, size_t first, size_t after)
+{
+    for (size_t i = first; i < after; i++) {
+        const token *t = &w->items[i];
+        if (t->kind != TOKEN_NAME) continue;
+        if (cell_token_is(t, "always_inline") || cell_token_is(t, "__always_inline__") ||
+            cell_token_is(t, "gnu_inline") || cell_token_is(t, "__gnu_inline__") ||
+            cell_token_is(t, "artificial") || cell_token_is(t, "__artificial__"))
+            return true;
+    }
+    return false;
+}
+
 /* The specifiers, without what file scope or a local must not repeat. */
 static void emit_specifiers(writer *w, const declaration *d, specifier_style style)
 {
@@ -236,8 +252,14 @@ static void emit_specifiers(writer *w, const declaration *d, specifier_style sty
             start = i + 1;
             continue;
         }
-        any = true;
         size_t after = cell_skip_attributes(w->items, d->specifiers.end, i);
+        if (after > i && forces_inlining(w, i, after)) {
+            emit(w, start, i);
+            start = after;
+            i = after - 1;
+            continue;
+        }
+        any = true;
         if (after > i) i = after - 1;
         if (cell_token_punctuator(t, '(')) i = cell_tokens_match(w->items, d->specifiers.end, i);
     }
@@ -266,6 +288,13 @@ static void emit_declarator(writer *w, const declarator *one, const char *name, 
         bool is_const = w->items[i].kind == TOKEN_NAME && w->items[i].keyword == KEYWORD_CONST;
         bool drop = no_const && is_const && one->object_star != CELL_NOWHERE &&
                     i > one->object_star && i < one->name;
+        size_t after = cell_skip_attributes(w->items, end, i);
+        if (after > i && forces_inlining(w, i, after)) {
+            emit(w, start, i);
+            start = after;
+            i = after - 1;
+            continue;
+        }
         if (!drop && !(i == one->name && name)) continue;
         emit(w, start, i);
         start = i + 1;
@@ -619,6 +648,10 @@ static bool is_verbatim(const writer *w, const planned_item *plan)
         return false;
     for (size_t i = d->specifiers.first; i < d->specifiers.end; i++)
         if (w->items[i].kind == TOKEN_NAME && w->items[i].keyword == KEYWORD_REGISTER) return false;
+    if (d->declarator_count && d->declarators[0].is_function &&
+        forces_inlining(w, d->specifiers.first,
+                        d->is_definition ? d->body.first : plan->item->tokens.end))
+        return false;
     for (size_t i = 0; i < d->declarator_count; i++)
         if (plan->variables[i].at_run_time || plan->variables[i].override) return false;
     return true;
