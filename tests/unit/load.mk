@@ -15,5 +15,7 @@ tests_unit_test_load_fuzz_SOURCES = tests/unit/test_load_fuzz.c tests/unit/objec
     tests/unit/object_helper.h
 tests_unit_test_load_fuzz_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_unit_test_load_fuzz_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_test_load_fuzz_LDFLAGS = $(AM_LDFLAGS) \
+    -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 tests_unit_test_load_fuzz_LDADD = libtypes.la libload.la libbase.la $(CHECK_LIBS)
 endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -826,6 +827,33 @@ START_TEST(statements_that_may_be_called_again_stay)
 }
 END_TEST
 
+/* As in containers with a limit of address space, and where /proc cannot be opened. */
+START_TEST(without_room_and_without_proc)
+{
+#ifndef __SANITIZE_ADDRESS__
+    long size, rest;
+    test_object object = test_compile("static const char *const words[] = {\"a\", \"b\"};"
+                                      "int at = 1; int f(void) { return words[at][0]; }",
+                                      NULL);
+    FILE *file = fopen("/proc/self/statm", "re");
+    ck_assert_int_eq(fscanf(file, "%ld %ld", &size, &rest), 2);
+    fclose(file);
+    cadre_loader_free(loader);
+    rlim_t limit = (rlim_t)size * 4096 - (rlim_t)1800 * 1024 * 1024 + ((rlim_t)400 << 20);
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &(struct rlimit){limit, RLIM_INFINITY}), 0);
+    set_up();
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, 3}), 0);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_ptr_nonnull(
+            cadre_loader_add(loader, "cell.c", object.bytes, object.length, NULL, 0, &error));
+        cadre_loader_commit(loader);
+        ck_assert_int_eq(call_int("f"), 'b');
+    }
+    free(object.bytes);
+#endif
+}
+END_TEST
+
 START_TEST(refusals)
 {
     static const unsigned char nonsense[64] = "not an object";
@@ -884,6 +912,7 @@ Suite *load_suite(void)
         {"debugger", the_debugger_sees_cells},
         {"statements", statements_give_their_memory_back},
         {"kept", statements_that_may_be_called_again_stay},
+        {"limits", without_room_and_without_proc},
         {"refusals", refusals},
     };
     Suite *suite = suite_create("load");

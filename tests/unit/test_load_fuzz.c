@@ -1,6 +1,6 @@
-/* Damaged objects: the loader and the DWARF reader refuse them or load them, and never crash. Code
- * of a damaged object is not run. Seeded; the count is the first argument or CADRE_FUZZ_COUNT,
- * another seed the second. */
+/* Damaged objects and missing memory: the loader and the DWARF reader refuse them or load them, and
+ * never crash. Code of a damaged object is not run. Seeded; the count is the first argument or
+ * CADRE_FUZZ_COUNT, another seed the second. */
 #include "cell/load.h"
 #include "cell/types.h"
 #include "object_helper.h"
@@ -163,6 +163,90 @@ START_TEST(damaged_objects_never_crash)
 }
 END_TEST
 
+/* ---- the k-th allocation fails ---- */
+
+/* Calls of the loader and the reader come here (-Wl,--wrap); 0: none fails any more. */
+static long allocations_left;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *pointer, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *pointer, size_t size);
+
+static bool fails(void)
+{
+    return allocations_left > 0 && --allocations_left == 0;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *pointer, size_t size)
+{
+    return fails() ? NULL : __real_realloc(pointer, size);
+}
+
+START_TEST(every_allocation_may_fail)
+{
+    cadre_error error = {0};
+    test_object object = test_compile(source, NULL);
+    test_object base = test_compile("int counter = 1; double elsewhere;", NULL);
+    cadre_loader *loader = cadre_loader_new(&error);
+    ck_assert_ptr_nonnull(
+        cadre_loader_add(loader, "base.c", base.bytes, base.length, NULL, 0, &error));
+    cadre_loader_commit(loader);
+    int *counter = cadre_loader_symbol(loader, "counter");
+    bool whole = false;
+    long k = 1;
+    for (; !whole && k < 5000; k++) {
+        const char *fresh[] = {"counter", "missing"};
+        allocations_left = k;
+        cadre_module *module = cadre_loader_add(loader, "cell.c", object.bytes, object.length,
+                                                fresh, (size_t)k % 3, &error);
+        if (module)
+            (void)cadre_loader_check(loader, module, "cell_entry", &error);
+        else
+            ck_assert_int_ne(error.message[0], 0);
+        whole = allocations_left > 0;
+        allocations_left = 0;
+        cadre_loader_discard(loader);
+        ck_assert_ptr_eq(cadre_loader_symbol(loader, "counter"), counter);
+        ck_assert_ptr_null(cadre_loader_symbol(loader, "first"));
+    }
+    ck_assert(whole);
+    ck_assert_int_gt(k, 20);
+    whole = false;
+    for (k = 1; !whole && k < 5000; k++) {
+        allocations_left = k;
+        try_types(object.bytes, object.length);
+        whole = allocations_left > 0;
+        allocations_left = 0;
+    }
+    ck_assert(whole);
+    whole = false;
+    for (k = 1; !whole && k < 100; k++) {
+        allocations_left = k;
+        cadre_loader *second = cadre_loader_new(&error);
+        if (second) cadre_loader_define(second, "storage", &k, false);
+        whole = allocations_left > 0;
+        allocations_left = 0;
+        cadre_loader_free(second);
+    }
+    cadre_loader_free(loader);
+    free(object.bytes);
+    free(base.bytes);
+}
+END_TEST
+
 Suite *fuzz_suite(void);
 Suite *fuzz_suite(void)
 {
@@ -170,6 +254,7 @@ Suite *fuzz_suite(void)
     TCase *objects = tcase_create("objects");
     tcase_set_timeout(objects, 600);
     tcase_add_test(objects, damaged_objects_never_crash);
+    tcase_add_test(objects, every_allocation_may_fail);
     suite_add_tcase(suite, objects);
     return suite;
 }
