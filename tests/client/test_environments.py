@@ -18,7 +18,8 @@ def environment(cadre):
     def add(name, *options):
         run = cadre("env", "add", name, *options)
         assert run.returncode == 0, run.stderr
-        added.append(name)
+        if name not in added:
+            added.append(name)
         return f"cadre-{name}"
 
     yield add
