@@ -52,6 +52,7 @@ void cadre_compiler_free(cadre_compiler *compiler)
 {
     if (!compiler) return;
     if (compiler->private_folder) remove_folder(compiler->private_folder);
+    cadre_keep_write(compiler);
     cadre_warm_free(compiler);
     cadre_ahead_free(compiler);
     cadre_options_free(compiler->options);
@@ -97,62 +98,6 @@ static int64_t deadline_of(const cadre_compile_request *request)
     return cadre_clock_ms() + (request->timeout_ms > 0 ? request->timeout_ms : DEFAULT_TIMEOUT_MS);
 }
 
-/* ---- cached verdicts: lengths, manifest, messages, object ---- */
-
-typedef struct entry_lengths {
-    uint64_t manifest, diagnostics, object;
-} entry_lengths;
-
-/* A verdict from the cache, when everything it was made from is still the same. */
-static bool recall(cadre_compiler *compiler, const unsigned char *name, cadre_verdict *verdict)
-{
-    size_t length;
-    unsigned char *bytes = cadre_cache_load(compiler->cache, name, &length);
-    entry_lengths lengths;
-    *verdict = (cadre_verdict){0};
-    if (!bytes) return false;
-    bool good = length >= sizeof lengths;
-    if (good) {
-        memcpy(&lengths, bytes, sizeof lengths);
-        uint64_t left = length - sizeof lengths;
-        good = lengths.manifest <= left && lengths.diagnostics <= left - lengths.manifest &&
-               lengths.object == left - lengths.manifest - lengths.diagnostics;
-    }
-    const unsigned char *at = bytes + sizeof lengths;
-    if (good && cadre_manifest_check(compiler, at, lengths.manifest)) {
-        at += lengths.manifest;
-        verdict->diagnostics = strndup((const char *)at, lengths.diagnostics);
-        at += lengths.diagnostics;
-        verdict->object = malloc(lengths.object + 1);
-        if (verdict->object) {
-            memcpy(verdict->object, at, lengths.object);
-            verdict->object[lengths.object] = '\0';
-        }
-        verdict->object_length = lengths.object;
-        verdict->ok = verdict->object && verdict->diagnostics;
-    }
-    free(bytes);
-    if (!verdict->ok) cadre_verdict_free(verdict);
-    return verdict->ok;
-}
-
-static void keep(cadre_compiler *compiler, const cadre_options *options,
-                 const cadre_compile_request *request, const unsigned char *name,
-                 const cadre_verdict *verdict, int64_t start)
-{
-    cadre_buffer manifest = {0};
-    if (cadre_manifest_make(compiler, options, request, verdict->dependencies, start, &manifest)) {
-        entry_lengths lengths = {manifest.length, strlen(verdict->diagnostics),
-                                 verdict->object_length};
-        const cadre_cache_part parts[] = {{&lengths, sizeof lengths},
-                                          {manifest.data, manifest.length},
-                                          {verdict->diagnostics, lengths.diagnostics},
-                                          {verdict->object, verdict->object_length}};
-        cadre_cache_store(compiler->cache, name, parts, 4);
-    }
-    cadre_buffer_free(&manifest);
-}
-
 /* One piece of work for the compiler; `more` are -E's further options, NULL for an object. */
 typedef struct work {
     cadre_compiler *compiler;
@@ -196,12 +141,12 @@ static int obtain(const work *w, const char *what, bool *from_cache, cadre_verdi
                      cadre_flags_are_common(w->request->flags, w->request->flag_count) &&
                      cadre_request_is_stable(w->request) &&
                      cadre_key_make(w->options, w->request, what, name) == 0;
-    *from_cache = cacheable && recall(w->compiler, name, verdict);
+    *from_cache = cacheable && cadre_keep_recall(w->compiler, name, verdict);
     if (*from_cache) return 0;
     int64_t start = cadre_file_clock();
     int code = run_compiler(w, verdict, error);
     if (code == 0 && verdict->ok && cacheable)
-        keep(w->compiler, w->options, w->request, name, verdict, start);
+        cadre_keep(w->compiler, w->options, w->request, name, verdict, start);
     return code;
 }
 

@@ -140,10 +140,13 @@ int cadre_ahead_compile(cadre_compiler *compiler, const cadre_options *options,
         /* It read the headers some time ago: only if they are still the same is this the answer.
          * A refused unit has no list of them, so the plain route decides. */
         cadre_buffer manifest = {0};
-        if (!verdict->ok || !cadre_manifest_make(compiler, options, request, verdict->dependencies,
+        cadre_folders folders;
+        cadre_folders_find(&folders, options, request);
+        if (!verdict->ok || !cadre_manifest_make(compiler, &folders, verdict->dependencies,
                                                  ahead->start, &manifest))
             code = cadre_error_set(error, CADRE_ECHILD, "the headers may have changed");
         cadre_buffer_free(&manifest);
+        cadre_folders_free(&folders);
     } else if (code != CADRE_EINTERRUPT && code != CADRE_ETIMEOUT) {
         code = CADRE_ECHILD;
     }

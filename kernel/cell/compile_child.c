@@ -57,8 +57,14 @@ char *cadre_program_find(const char *name, const char *path_list)
     return NULL;
 }
 
+static bool is_named(const char *variable, const char *other)
+{
+    const char *equals = other ? strchr(other, '=') : NULL;
+    return equals && strncmp(variable, other, (size_t)(equals - other) + 1) == 0;
+}
+
 /* gcc writes dependency files when these are set; LANGUAGE would beat LC_ALL. */
-static bool dropped(const char *variable, const char *extra)
+static bool is_dropped(const char *variable)
 {
     static const char *const names[] = {"DEPENDENCIES_OUTPUT=",
                                         "SUNPRO_DEPENDENCIES=",
@@ -67,22 +73,24 @@ static bool dropped(const char *variable, const char *extra)
                                         "GCC_COLORS=",
                                         "GCC_URLS="};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strncmp(variable, names[i], strlen(names[i])) == 0) return true;
-    const char *equals = extra ? strchr(extra, '=') : NULL;
-    return equals && strncmp(variable, extra, (size_t)(equals - extra) + 1) == 0;
+        if (is_named(variable, names[i])) return true;
+    return false;
 }
 
-char **cadre_child_environment(const char *extra)
+char **cadre_child_environment(const char *first, const char *second)
 {
     size_t count = 0, kept = 0;
     while (environ && environ[count])
         count++;
-    char **list = malloc((count + 3) * sizeof *list);
+    char **list = malloc((count + 4) * sizeof *list);
     if (!list) return NULL;
     for (size_t i = 0; i < count; i++)
-        if (!dropped(environ[i], extra)) list[kept++] = environ[i];
+        if (!is_dropped(environ[i]) && !is_named(environ[i], first) &&
+            !is_named(environ[i], second))
+            list[kept++] = environ[i];
     list[kept++] = (char *)"LC_ALL=C.UTF-8";
-    if (extra) list[kept++] = (char *)extra;
+    if (first) list[kept++] = (char *)first;
+    if (second) list[kept++] = (char *)second;
     list[kept] = NULL;
     return list;
 }
@@ -149,7 +157,7 @@ int cadre_child_start(cadre_child *child, const char *path, char *const *argumen
     *child = CADRE_CHILD_NONE;
     if (file_count > MAX_FILES)
         return cadre_error_set(error, CADRE_EINPUT, "too many files for one process");
-    char **own = environment ? NULL : cadre_child_environment(NULL);
+    char **own = environment ? NULL : cadre_child_environment(NULL, NULL);
     if (!environment && !own) return cadre_error_set(error, CADRE_EMEMORY, "no memory");
 
     sigset_t all, before;

@@ -9,6 +9,7 @@
  * compile_ahead.c    cc1 and as started ahead, for one unit, where no server can be had
  * compile_link.c     shared libraries, through the driver
  * compile_key.c      the name and the manifest of a cached result
+ * compile_keep.c     verdicts to and from the cache
  * cache.c            the folder of cached results
  */
 #ifndef CADRE_CELL_COMPILE_INTERNAL_H
@@ -36,7 +37,8 @@ typedef struct cadre_child_file {
 
 /* Starts `path` with exactly the files given (0, 1 and 2 are /dev/null when not among them), every
  * signal at its default, in a process group of its own; it dies with the calling thread. The
- * caller's memory is not copied (vfork). `environment` NULL: cadre_child_environment(). */
+ * caller's memory is not copied (vfork). `environment` NULL: cadre_child_environment(NULL, NULL).
+ */
 int cadre_child_start(cadre_child *child, const char *path, char *const *arguments,
                       char *const *environment, const cadre_child_file *files, size_t file_count,
                       cadre_error *error);
@@ -49,10 +51,10 @@ int cadre_child_wait(cadre_child **children, size_t count, int cancel_fd, int64_
 /* Waits until `fd` is readable: 0; CADRE_EINTERRUPT and CADRE_ETIMEOUT as above. */
 int cadre_child_poll(int fd, int cancel_fd, int64_t deadline, cadre_error *error);
 
-/* The environment of every compiler: ours, with messages in English and UTF-8 and without the
- * variables that make gcc write files. The array is new (free()), its strings are borrowed, but
- * for `extra` ("NAME=value" or NULL) which replaces a variable of that name. */
-char **cadre_child_environment(const char *extra);
+ * variables that make gcc write files. The array is new (free()), its strings are borrowed, as are
+ * the two more ("NAME=value" or NULL), which replace variables of their names. */
+ * and so are the two more ("NAME=value" or NULL), which replace variables of their names. */
+char **cadre_child_environment(const char *first, const char *second);
 
 /* A memory file with this content, at offset 0, close-on-exec; -1 with *error. */
 int cadre_memory_file(const char *name, const void *bytes, size_t length, const void *more_bytes,
@@ -162,17 +164,38 @@ bool cadre_request_is_stable(const cadre_compile_request *request);
 /* The name of the result: `what` (one word: object, -E ...), options, environment, folder, text. */
 int cadre_key_make(const cadre_options *options, const cadre_compile_request *request,
                    const char *what, unsigned char name[CADRE_HASH_SIZE]);
+/* The folders searched before the system's, in order. */
+typedef struct cadre_folders {
+    char *names[64];
+    size_t count;
+    bool failed; /* too many, or no memory: nothing is sure */
+} cadre_folders;
+
+void cadre_folders_find(cadre_folders *folders, const cadre_options *options,
+                        const cadre_compile_request *request);
+void cadre_folders_free(cadre_folders *folders);
+
 /* The manifest of the files that the result was made from (`dependencies` as of -MD), by a
  * compiler that began to read them at `start`. False: they cannot be relied on, do not cache. */
-bool cadre_manifest_make(cadre_compiler *compiler, const cadre_options *options,
-                         const cadre_compile_request *request, const char *dependencies,
-                         int64_t start, cadre_buffer *manifest);
+bool cadre_manifest_make(cadre_compiler *compiler, const cadre_folders *folders,
+                         const char *dependencies, int64_t start, cadre_buffer *manifest);
 /* The same for the headers that a server holds: names with a NUL after each. */
-bool cadre_manifest_make_list(cadre_compiler *compiler, const cadre_options *options,
-                              const cadre_compile_request *request, const char *list, size_t length,
-                              int64_t start, cadre_buffer *manifest);
+bool cadre_manifest_make_list(cadre_compiler *compiler, const cadre_folders *folders,
+                              const char *list, size_t length, int64_t start,
+                              cadre_buffer *manifest);
 /* Whether all of them are still what they were. */
 bool cadre_manifest_check(cadre_compiler *compiler, const unsigned char *manifest, size_t length);
+
+/* ---- compile_keep.c ---- */
+
+/* A verdict from the cache, when everything it was made from is still the same. */
+bool cadre_keep_recall(cadre_compiler *compiler, const unsigned char *name, cadre_verdict *verdict);
+/* Remembers a verdict for the cache. It is written by cadre_keep_write, when there is time: while
+ * the compiler works on the next unit, or when this one is asked for again. */
+void cadre_keep(cadre_compiler *compiler, const cadre_options *options,
+                const cadre_compile_request *request, const unsigned char *name,
+                const cadre_verdict *verdict, int64_t start);
+void cadre_keep_write(cadre_compiler *compiler);
 
 /* ---- compile_server.c ---- */
 
@@ -243,6 +266,7 @@ struct cadre_compiler {
     char *private_folder; /* made on first need */
     cadre_cache *cache;   /* NULL: none */
     cadre_file_memo *memo;
+    struct cadre_kept *kept; /* to be written */
     cadre_warm *warm[CADRE_WARM_SETS];
     cadre_ahead *ahead;
     uint32_t job_number;

@@ -284,8 +284,7 @@ typedef struct maker {
     cadre_compiler *compiler;
     cadre_buffer *manifest;
     int64_t start;
-    char *folders[32]; /* searched before the system's, in order; borrowed */
-    size_t folder_count;
+    const cadre_folders *folders;
 } maker;
 
 /* The name by which a file of the system may have been asked for: what follows "/include/". */
@@ -306,10 +305,11 @@ static const char *name_in_system(const char *path)
 static bool add_absent(maker *m, const char *path)
 {
     const char *name = NULL;
-    size_t before = m->folder_count;
-    for (size_t i = 0; i < m->folder_count && !name; i++) {
-        size_t length = strlen(m->folders[i]);
-        if (length && strncmp(path, m->folders[i], length) == 0 && path[length] == '/') {
+    size_t before = m->folders->count;
+    for (size_t i = 0; i < m->folders->count && !name; i++) {
+        const char *folder = m->folders->names[i];
+        size_t length = strlen(folder);
+        if (length && strncmp(path, folder, length) == 0 && path[length] == '/') {
             name = path + length + 1;
             before = i;
         }
@@ -318,7 +318,7 @@ static bool add_absent(maker *m, const char *path)
     if (!name) name = name_in_system(path);
     for (size_t i = 0; i < before; i++) {
         char candidate[PATH_MAX];
-        int length = snprintf(candidate, sizeof candidate, "%s/%s", m->folders[i], name);
+        int length = snprintf(candidate, sizeof candidate, "%s/%s", m->folders->names[i], name);
         if (length < 0 || (size_t)length >= sizeof candidate) return false;
         if (access(candidate, F_OK) == 0) {
             /* There, and it was not taken: no matter, unless it was not there yet. */
@@ -362,22 +362,59 @@ static bool includes_by_quotes(const char *text, size_t length)
     return false;
 }
 
-static void add_folder(maker *m, char *folder)
+static void add_folder(cadre_folders *folders, const char *name, size_t length)
 {
-    if (m->folder_count < sizeof m->folders / sizeof *m->folders)
-        m->folders[m->folder_count++] = folder;
+    const size_t most = sizeof folders->names / sizeof *folders->names;
+    char *copy = folders->count < most ? strndup(name, length) : NULL;
+    if (copy)
+        folders->names[folders->count++] = copy;
+    else
+        folders->failed = true;
 }
 
 /* The folders of -I and the like, as the driver spells them for cc1 ("-I" "x" or "-Ix"). */
-static void add_option_folders(maker *m, const cadre_options *options, const char *option)
+static void add_option_folders(cadre_folders *folders, const cadre_options *options,
+                               const char *option)
 {
     size_t length = strlen(option);
     for (char **word = options->compile; *word; word++) {
-        if (strcmp(*word, option) == 0 && word[1])
-            add_folder(m, *++word);
-        else if (strncmp(*word, option, length) == 0)
-            add_folder(m, *word + length);
+        if (strncmp(*word, option, length) != 0) continue;
+        const char *name = *word + length;
+        if (!*name && word[1]) name = *++word;
+        add_folder(folders, name, strlen(name));
     }
+}
+
+static void add_variable_folders(cadre_folders *folders, const char *variable)
+{
+    for (const char *at = getenv(variable); at && *at;) {
+        size_t length = strcspn(at, ":");
+        if (length) add_folder(folders, at, length);
+        at += length + (at[length] == ':');
+    }
+}
+
+void cadre_folders_find(cadre_folders *folders, const cadre_options *options,
+                        const cadre_compile_request *request)
+{
+    *folders = (cadre_folders){.count = 0};
+    const char *headers = request->headers ? request->headers : "";
+    if (includes_by_quotes(headers, strlen(headers)) ||
+        includes_by_quotes(request->source, request->length)) {
+        add_folder(folders, ".", 1);
+        add_option_folders(folders, options, "-iquote");
+    }
+    add_option_folders(folders, options, "-I");
+    add_variable_folders(folders, "CPATH");
+    add_option_folders(folders, options, "-isystem");
+    add_variable_folders(folders, "C_INCLUDE_PATH");
+}
+
+void cadre_folders_free(cadre_folders *folders)
+{
+    for (size_t i = 0; i < folders->count; i++)
+        free(folders->names[i]);
+    *folders = (cadre_folders){.count = 0};
 }
 
 /* What a list of files comes as: dependencies, or names with a NUL after each. */
@@ -401,51 +438,26 @@ static bool visit_names(const file_list *files, maker *m)
     return true;
 }
 
-static bool make_manifest(cadre_compiler *compiler, const cadre_options *options,
-                          const cadre_compile_request *request, const file_list *files,
-                          int64_t start, cadre_buffer *manifest)
+static bool make_manifest(cadre_compiler *compiler, const cadre_folders *folders,
+                          const file_list *files, int64_t start, cadre_buffer *manifest)
 {
-    maker m = {.compiler = compiler, .manifest = manifest, .start = start};
-    const char *headers = request->headers ? request->headers : "";
-    char *path_lists[2] = {NULL, NULL};
-    static char here[] = ".";
-    if (includes_by_quotes(headers, strlen(headers)) ||
-        includes_by_quotes(request->source, request->length)) {
-        add_folder(&m, here);
-        add_option_folders(&m, options, "-iquote");
-    }
-    const char *variables[] = {"CPATH", "C_INCLUDE_PATH"};
-    const char *option_names[] = {"-I", "-isystem"};
-    for (size_t i = 0; i < 2; i++) {
-        add_option_folders(&m, options, option_names[i]);
-        const char *value = getenv(variables[i]);
-        path_lists[i] = value ? strdup(value) : NULL;
-        char *save = NULL;
-        for (char *at = path_lists[i] ? strtok_r(path_lists[i], ":", &save) : NULL; at;
-             at = strtok_r(NULL, ":", &save))
-            add_folder(&m, at);
-    }
-    bool good = m.folder_count < sizeof m.folders / sizeof *m.folders && visit_names(files, &m) &&
-                !manifest->failed;
-    free(path_lists[0]);
-    free(path_lists[1]);
-    return good;
+    maker m = {.compiler = compiler, .manifest = manifest, .start = start, .folders = folders};
+    return !folders->failed && visit_names(files, &m) && !manifest->failed;
 }
 
-bool cadre_manifest_make(cadre_compiler *compiler, const cadre_options *options,
-                         const cadre_compile_request *request, const char *dependencies,
-                         int64_t start, cadre_buffer *manifest)
+bool cadre_manifest_make(cadre_compiler *compiler, const cadre_folders *folders,
+                         const char *dependencies, int64_t start, cadre_buffer *manifest)
 {
     const file_list files = {.dependencies = dependencies};
-    return make_manifest(compiler, options, request, &files, start, manifest);
+    return make_manifest(compiler, folders, &files, start, manifest);
 }
 
-bool cadre_manifest_make_list(cadre_compiler *compiler, const cadre_options *options,
-                              const cadre_compile_request *request, const char *list, size_t length,
-                              int64_t start, cadre_buffer *manifest)
+bool cadre_manifest_make_list(cadre_compiler *compiler, const cadre_folders *folders,
+                              const char *list, size_t length, int64_t start,
+                              cadre_buffer *manifest)
 {
     const file_list files = {.names = list, .length = length};
-    return make_manifest(compiler, options, request, &files, start, manifest);
+    return make_manifest(compiler, folders, &files, start, manifest);
 }
 
 bool cadre_manifest_check(cadre_compiler *compiler, const unsigned char *manifest, size_t length)

@@ -124,7 +124,7 @@ int cadre_link_shared(cadre_compiler *compiler, const cadre_compile_request *req
         goto done;
     }
     words = link_arguments(compiler, request, object_path.data, library_path.data);
-    environment = cadre_child_environment(temporary.data);
+    environment = cadre_child_environment(temporary.data, NULL);
     if (!words || !environment) {
         code = cadre_error_set(error, CADRE_EMEMORY, "no memory to link");
         goto done;

@@ -12,6 +12,9 @@
 /* After a server that did not get ready: wait that long, then twice as long, ... */
 enum { FIRST_RETRY_MS = 2000, LAST_RETRY_MS = 600000 };
 
+/* Symbols are looked up once in the server, not in every child. */
+static const char bind_now[] = "LD_BIND_NOW=1";
+
 struct cadre_warm {
     unsigned char name[CADRE_HASH_SIZE];
     cadre_server compiler, assembler;
@@ -117,7 +120,7 @@ static int start_compiler(cadre_warm *warm, const cadre_options *options,
 {
     cadre_buffer text = {0}, first = {0}, option = {0};
     cadre_error ignored;
-    char **arguments = NULL;
+    char **arguments = NULL, **environment = NULL;
     int code = -1, source = -1;
     cadre_buffer_printf(&option, "-fplugin=%s", plugin);
     if (option.failed || cadre_warm_texts(request->headers, "#pragma cadre_compile_server wait\n",
@@ -130,13 +133,16 @@ static int start_compiler(cadre_warm *warm, const cadre_options *options,
     if (!arguments || source < 0 || warm->list < 0) goto done;
     warm->start = cadre_file_clock();
     const cadre_child_file files[] = {{0, source}, {WARM_LIST, warm->list}};
-    code = cadre_server_start(&warm->compiler, arguments, NULL, files, 2, &ignored);
+    environment = cadre_child_environment(bind_now, NULL);
+    if (!environment) goto done;
+    code = cadre_server_start(&warm->compiler, arguments, environment, files, 2, &ignored);
 done:
     if (source >= 0) close(source);
     cadre_buffer_free(&text);
     cadre_buffer_free(&first);
     cadre_buffer_free(&option);
     free(arguments);
+    free(environment);
     return code;
 }
 
@@ -149,7 +155,7 @@ static void start_assembler(cadre_warm *warm, const cadre_options *options, cons
     char **arguments = cadre_arguments_with(options->assemble, none);
     cadre_buffer_printf(&preload, "LD_PRELOAD=%s%s%s", plugin, others && *others ? ":" : "",
                         others ? others : "");
-    char **environment = preload.failed ? NULL : cadre_child_environment(preload.data);
+    char **environment = preload.failed ? NULL : cadre_child_environment(bind_now, preload.data);
     if (arguments && environment) {
         arguments[options->assemble_output] = (char *)"/dev/null";
         cadre_server_start(&warm->assembler, arguments, environment, NULL, 0, &ignored);
@@ -204,10 +210,13 @@ static int note_ready(cadre_compiler *compiler, cadre_warm *warm, const cadre_op
     cadre_error ignored;
     char *list = cadre_memory_read(warm->list, &length, &ignored);
     warm->messages = cadre_memory_read(warm->compiler.messages, NULL, &ignored);
-    bool good = list && warm->messages &&
-                cadre_manifest_make_list(compiler, options, request, list, length, warm->start,
-                                         &warm->manifest);
+    cadre_folders folders;
+    cadre_folders_find(&folders, options, request);
+    bool good =
+        list && warm->messages &&
+        cadre_manifest_make_list(compiler, &folders, list, length, warm->start, &warm->manifest);
     free(list);
+    cadre_folders_free(&folders);
     if (!good) return -1;
     cadre_buffer_append(&warm->manifest, "", 0);
     close(warm->list);
@@ -233,10 +242,6 @@ static cadre_warm *get_pair(cadre_compiler *compiler, const cadre_options *optio
     cadre_warm *warm = find_set(compiler, name);
     if (!warm) return NULL;
     warm->last_use = ++compiler->clock;
-    if (warm->manifest.data &&
-        !cadre_manifest_check(compiler, (const unsigned char *)warm->manifest.data,
-                              warm->manifest.length))
-        stop(warm); /* it holds what a header was before */
     if (!is_running(warm) && cadre_clock_ms() >= warm->retry) start_pair(warm, options, request);
     return is_running(warm) ? warm : NULL;
 }
@@ -269,20 +274,26 @@ static int end_assembly(cadre_warm *warm, cadre_run *run, const cadre_compile_re
                              &run->assembler.status, error);
 }
 
-/* Waits for a server that was just started: it may turn out to hold a header that was changing. */
-static int wait_ready(cadre_compiler *compiler, cadre_warm *warm, const cadre_options *options,
-                      const cadre_compile_request *request, int64_t deadline, cadre_error *error)
+/* While the compiler is at work: are the headers still what it holds? For a server that was just
+ * started, what does it hold? */
+static int check_headers(cadre_compiler *compiler, cadre_warm *warm, const cadre_options *options,
+                         const cadre_compile_request *request, int64_t deadline, cadre_error *error)
 {
     int unused;
-    if (warm->manifest.data) return 0;
-    int code = cadre_server_wait(&warm->compiler, 0, request->cancel_fd, deadline, &unused, error);
-    if (code == CADRE_ECHILD) {
-        note_failure(warm);
-    } else if (code == 0 && note_ready(compiler, warm, options, request) < 0) {
-        stop(warm);
-        code = cadre_error_set(error, CADRE_ECHILD, "a header is being changed");
+    bool good;
+    if (warm->manifest.data) {
+        good = cadre_manifest_check(compiler, (const unsigned char *)warm->manifest.data,
+                                    warm->manifest.length);
+    } else {
+        int code =
+            cadre_server_wait(&warm->compiler, 0, request->cancel_fd, deadline, &unused, error);
+        if (code == CADRE_ECHILD) note_failure(warm);
+        if (code < 0) return code;
+        good = note_ready(compiler, warm, options, request) == 0;
     }
-    return code;
+    if (good) return 0;
+    stop(warm);
+    return cadre_error_set(error, CADRE_ECHILD, "a header was changed");
 }
 
 /* Both stages of one job, from the first wait to the last. */
@@ -299,7 +310,8 @@ static int run_job(cadre_compiler *compiler, cadre_warm *warm, cadre_run *run,
     code = begin_assembly(warm, run, options, number, error);
     assembling = code == 0;
     cadre_run_close_pipe(run);
-    if (code == 0) code = wait_ready(compiler, warm, options, request, deadline, error);
+    if (code == 0) code = check_headers(compiler, warm, options, request, deadline, error);
+    if (code == 0) cadre_keep_write(compiler);
     if (code == 0)
         code = cadre_server_wait(&warm->compiler, number, request->cancel_fd, deadline,
                                  &run->compiler.status, error);
