@@ -1,5 +1,6 @@
 #include "notebook/outputs.h"
 #include "notebook/document.h"
+#include "show/channel.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -151,7 +152,10 @@ static void take_display(cadre_outputs *outputs, const cadre_message *message, c
         json_decref(outputs->returned);
         outputs->returned = json_incref(value);
     }
-    if (!value) tell(outputs, "display", text_of(data, "text/plain"));
+    /* A progress bar that is never redrawn says nothing in a log or a terminal. */
+    const char *id = text_of(json_object_get(message->content, "transient"), "display_id");
+    bool is_progress = strstr(id, CADRE_PROGRESS_ID) == id;
+    if (!value && !is_progress) tell(outputs, "display", text_of(data, "text/plain"));
     json_t *output = json_pack("{s:s, s:o, s:o}", "output_type", type, "data", data, "metadata",
                                metadata_of(message->content));
     if (!output) return;

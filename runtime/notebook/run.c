@@ -94,9 +94,13 @@ static int prepare_output(const char *output, cadre_error *error)
     char *copy = strdup(output);
     if (!copy) return cadre_error_set(error, CADRE_EMEMORY, "no memory for a file name");
     const char *folder = dirname(copy);
+    cadre_error reason = {0};
     if (stat(output, &info) == 0 && !S_ISREG(info.st_mode))
         status = cadre_error_set_at(error, CADRE_EFILE, output, 0, 0, "is not a file");
-    else if ((status = cadre_folder_make(folder, error)) == CADRE_OK && access(folder, W_OK) < 0)
+    else if (cadre_folder_make(folder, &reason) < 0)
+        status =
+            cadre_error_set(error, reason.code, "%s cannot be written: %s", output, reason.message);
+    else if (access(folder, W_OK) < 0)
         status = cadre_error_set_at(error, CADRE_EFILE, output, 0, 0,
                                     "its folder cannot be written: %s", strerror(errno));
     free(copy);

@@ -6,6 +6,9 @@
 
 #include <jansson.h>
 
+/* What the display_id of a progress bar begins with. */
+#define CADRE_PROGRESS_ID "cadre-progress-"
+
 bool cadre_channel_is_open(void);
 
 /* Sends one packet (borrowed) and waits until it is published, at most 5 s. */

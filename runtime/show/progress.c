@@ -109,7 +109,7 @@ cadre_progress *cadre_progress_new(const char *label, size_t total)
     if (cadre_channel_is_open()) {
         uint64_t id;
         randombytes_buf(&id, sizeof id);
-        snprintf(progress->display_id, sizeof progress->display_id, "cadre-progress-%016llx",
+        snprintf(progress->display_id, sizeof progress->display_id, CADRE_PROGRESS_ID "%016llx",
                  (unsigned long long)id);
     }
     draw(progress, false);
