@@ -392,6 +392,16 @@ pid_t cadre_host_pid(const cadre_host *host)
     return host->host.pid;
 }
 
+pid_t cadre_host_snapshot_pid(const cadre_host *host)
+{
+    return host->copy.pid > 0 ? host->copy.pid : 0;
+}
+
+double cadre_host_snapshot_ms(const cadre_host *host)
+{
+    return host->snapshot_ms;
+}
+
 static int object_file(const cadre_segment *segment, bool *made)
 {
     *made = false;

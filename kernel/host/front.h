@@ -34,6 +34,7 @@ struct cadre_host {
     struct child host, copy;
     struct child ending[32]; /* copies that were told to end, to be reaped */
     size_t ending_count;
+    double snapshot_ms;
     int control, output, error, display, epoll, kick;
     struct shared *shared;
     int dead_status; /* as of waitid: si_code, si_status */
@@ -68,7 +69,7 @@ void front_watch(cadre_host *host, int file, bool watched);
 void front_reap(cadre_host *host, bool wait);
 void front_remember_group(cadre_host *host, pid_t group);
 /* front_events.c */
-void front_pump(cadre_host *host);
+int front_pump(cadre_host *host); /* how many descriptors had something */
 void front_deadlines(cadre_host *host);
 struct queued_event *front_event(cadre_host *host, cadre_host_event_kind kind);
 void front_event_text(struct queued_event *event, const char *text, size_t length);

@@ -295,6 +295,7 @@ static void on_snapshot(cadre_host *host, struct packet *packet)
     }
     host->copy = (struct child){0, -1};
     if (pid <= 1) return;
+    host->snapshot_ms = (double)packet->header.number[2] / 1e3;
     host->copy.pid = pid;
     host->copy.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     front_watch(host, host->copy.pidfd, true);
@@ -430,13 +431,14 @@ static void on_file(cadre_host *host, int file)
     }
 }
 
-void front_pump(cadre_host *host)
+int front_pump(cadre_host *host)
 {
     struct epoll_event events[16];
     int count = epoll_wait(host->epoll, events, 16, 0);
     for (int i = 0; i < count; i++)
         on_file(host, events[i].data.fd);
     front_deadlines(host);
+    return count;
 }
 
 bool cadre_host_next(cadre_host *host, cadre_host_event *event)
@@ -447,7 +449,9 @@ bool cadre_host_next(cadre_host *host, cadre_host_event *event)
         close(host->acknowledge);
         host->acknowledge = -1;
     }
-    if (!host->first) front_pump(host);
+    /* Not everything that arrives becomes an event. The bound is for a cell that sends for ever. */
+    for (int i = 0; i < 64 && !host->first; i++)
+        if (front_pump(host) <= 0) break;
     struct queued_event *first = host->first;
     if (!first) return false;
     host->first = first->next;

@@ -95,5 +95,9 @@ void cadre_host_interrupt(cadre_host *host);
 void cadre_host_input(cadre_host *host, const char *line);
 bool cadre_host_read(void *host, uint64_t address, void *into, size_t length);
 pid_t cadre_host_pid(const cadre_host *host);
+/* The copy that waits now; 0: there is none. */
+pid_t cadre_host_snapshot_pid(const cadre_host *host);
+/* Milliseconds that the last copy took to make. */
+double cadre_host_snapshot_ms(const cadre_host *host);
 
 #endif

@@ -10,7 +10,8 @@
  *                   INPUT      answer to ASK: one line, or number 0 set: end of input
  *                   READ       numbers: address, length; for systems that forbid process_vm_readv
  *   host to front   READY      the host waits for a RUN
- *                   SNAPSHOT   numbers: pid of the copy (0: there is none any more), generation
+ *                   SNAPSHOT   numbers: pid of the copy (0: there is none any more),
+ *                              generation, microseconds it took to make
  *                   TAKEOVER   from a copy: numbers: its pid, the generation of its memory
  *                   NOTE       text
  *                   ASK        text: prompt; number 0: a password

@@ -152,8 +152,9 @@ bool snapshot_exists(void)
 
 static void tell_front(void)
 {
-    int64_t numbers[2] = {snapshot.copy, (int64_t)cell_host.generation};
-    host_send(MESSAGE_SNAPSHOT, numbers, 2, NULL);
+    int64_t numbers[3] = {snapshot.copy, (int64_t)cell_host.generation,
+                          (int64_t)(snapshot.cost_ms * 1e3)};
+    host_send(MESSAGE_SNAPSHOT, numbers, 3, NULL);
 }
 
 /* Where the cells' own files stand. The copy shares them with the host, so it puts them back. */

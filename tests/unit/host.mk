@@ -1,5 +1,6 @@
 if HAVE_CHECK
-host_tests = tests/unit/test_host tests/unit/test_host_interrupt tests/unit/test_host_streams
+host_tests = tests/unit/test_host tests/unit/test_host_interrupt \
+    tests/unit/test_host_streams tests/unit/test_host_snapshot
 host_test_helpers = tests/unit/host_helper.c tests/unit/host_helper.h \
     tests/unit/object_helper.c tests/unit/object_helper.h
 host_test_flags = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) \
@@ -20,4 +21,8 @@ tests_unit_test_host_streams_SOURCES = tests/unit/test_host_streams.c $(host_tes
 tests_unit_test_host_streams_CPPFLAGS = $(host_test_flags)
 tests_unit_test_host_streams_CFLAGS = $(host_test_c_flags)
 tests_unit_test_host_streams_LDADD = $(host_test_libraries)
+tests_unit_test_host_snapshot_SOURCES = tests/unit/test_host_snapshot.c $(host_test_helpers)
+tests_unit_test_host_snapshot_CPPFLAGS = $(host_test_flags)
+tests_unit_test_host_snapshot_CFLAGS = $(host_test_c_flags)
+tests_unit_test_host_snapshot_LDADD = $(host_test_libraries)
 endif

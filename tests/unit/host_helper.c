@@ -26,6 +26,30 @@ double test_now_ms(void)
     return (double)time.tv_sec * 1e3 + (double)time.tv_nsec / 1e6;
 }
 
+bool test_is_alive(int pid)
+{
+    char path[64], text[256], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file) return false;
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = 0;
+    char *end = strrchr(text, ')');
+    if (end && end[1] == ' ') state = end[2];
+    return state != 0 && state != 'Z' && state != 'X';
+}
+
+bool test_gone(int pid, int ms)
+{
+    double limit = test_now_ms() + ms;
+    while (test_is_alive(pid)) {
+        if (test_now_ms() > limit) return false;
+        usleep(5000);
+    }
+    return true;
+}
+
 static void take(cell_result *result, cadre_host_event *event)
 {
     switch (event->kind) {
@@ -116,12 +140,17 @@ cell_result test_run(test_session *session, const char *globals, const char *bod
     cell_result result = {0};
     cadre_buffer source = {0};
     char entry[64], file[64];
-    int number = ++session->cells;
+    static test_object object;
+    bool repeat = session->repeat && object.bytes;
+    int number = repeat ? session->cells : ++session->cells;
     snprintf(entry, sizeof entry, "cadre_cell_%d", number);
     snprintf(file, sizeof file, "cell_%d.c", number);
     cadre_buffer_printf(&source, "%s#line 1 \"%s\"\n%s\nvoid %s(void) {\n%s\n}\n", prelude, file,
                         globals ? globals : "", entry, body);
-    test_object object = test_compile(source.data, NULL);
+    if (!repeat) {
+        free(object.bytes);
+        object = test_compile(source.data, session->flags);
+    }
     cadre_buffer_free(&source);
     cadre_segment segment = {
         .object_fd = -1, .entry = entry, .object = object.bytes, .object_length = object.length};
@@ -170,8 +199,7 @@ cell_result test_run(test_session *session, const char *globals, const char *bod
     if (result.kind == CADRE_HOST_DONE) session->generation++;
     session->interrupt_ms = session->limit_ms = session->pause_ms = 0;
     session->input = NULL;
-    session->deny_input = session->no_answer = false;
-    free(object.bytes);
+    session->deny_input = session->no_answer = session->repeat = false;
     return result;
 }
 

@@ -8,14 +8,16 @@ typedef struct test_session {
     cadre_host *host;
     uint64_t generation; /* committed cells, as the engine counts them */
     int cells;
+    bool repeat;         /* the same cell as before: not compiled again */
+    const char *flags;   /* of the compiler, NULL: none */
+    const char *library; /* to load before the cell, NULL: none */
     /* for the next cell only */
     int interrupt_ms; /* when to interrupt; 0: never; -1: at once */
     int limit_ms;     /* 0: 20,000 */
     const char *const *input;
     bool deny_input, no_answer;
     cadre_snapshot_policy policy;
-    int pause_ms;    /* keep output paused for so long */
-    bool keep_order; /* log pieces of stdout and stderr in one text */
+    int pause_ms; /* keep output paused for so long */
 } test_session;
 
 typedef struct cell_result {
@@ -31,6 +33,10 @@ typedef struct cell_result {
 } cell_result;
 
 double test_now_ms(void);
+/* Is there such a process, other than as a zombie? */
+bool test_is_alive(int pid);
+/* Waits up to `ms` for it to be gone. */
+bool test_gone(int pid, int ms);
 void test_session_start(test_session *session);
 void test_session_stop(test_session *session);
 /* Runs `globals` and, in the cell's entry, `body`. Aborts the test when the limit passes. */

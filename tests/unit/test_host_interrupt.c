@@ -149,6 +149,7 @@ START_TEST(many_times)
         "");
     for (int i = 0; i < rounds; i++) {
         session.interrupt_ms = 1 + i % 7;
+        session.repeat = i > 0;
         cell_result result = test_run(&session, "void loop(void);", "loop();");
         ck_assert_msg(result.kind == CADRE_HOST_DONE && result.outcome == CADRE_OUTCOME_INTERRUPTED,
                       "round %d: kind %d %s %s\n%s", i, (int)result.kind, result.error_name,
