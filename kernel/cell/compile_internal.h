@@ -51,9 +51,9 @@ int cadre_child_wait(cadre_child **children, size_t count, int cancel_fd, int64_
 /* Waits until `fd` is readable: 0; CADRE_EINTERRUPT and CADRE_ETIMEOUT as above. */
 int cadre_child_poll(int fd, int cancel_fd, int64_t deadline, cadre_error *error);
 
+/* The environment of every compiler: ours, with messages in English and UTF-8 and without the
  * variables that make gcc write files. The array is new (free()), its strings are borrowed, as are
  * the two more ("NAME=value" or NULL), which replace variables of their names. */
- * and so are the two more ("NAME=value" or NULL), which replace variables of their names. */
 char **cadre_child_environment(const char *first, const char *second);
 
 /* A memory file with this content, at offset 0, close-on-exec; -1 with *error. */
