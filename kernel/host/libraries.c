@@ -1,9 +1,11 @@
-/* Libraries that know about processes or threads, used as far as they are loaded: OpenBLAS and
- * libgomp keep pools of threads that a copy of the process does not have; libcadre reports
- * errors, shows things and wants to hear of interrupts. */
+/* Libraries that know about processes, threads or the user: OpenBLAS and libgomp keep pools of
+ * threads that a copy of the process does not have; libcadre reports errors, shows things and
+ * wants to hear of interrupts. */
 #include "host/inside.h"
 
 #include "base/error_handler.h"
+#include "base/interrupt.h"
+#include "show/show.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -11,17 +13,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-/* As in runtime/base/interrupt.h. */
-struct boundary {
-    sigjmp_buf jump;
-    const void *stack;
-    struct boundary *outer;
-};
-
-static void (*interrupt_request)(void);
-static void (*interrupt_clear)(void);
-static struct boundary *(*interrupt_innermost)(void);
 
 static const char *runtime_low, *runtime_high; /* where libcadre lies */
 
@@ -71,35 +62,25 @@ bool libraries_is_runtime(const void *pc)
 void libraries_install(void)
 {
     void *loop;
-    cadre_error_handler (*set_error_handler)(cadre_error_handler);
-    void (*set_channel)(int);
-    int (*set_threads)(int);
-    find("openblas_set_num_threads", &set_threads);
-    if (!set_threads) (void)dlopen("libopenblas.so.0", RTLD_NOW | RTLD_GLOBAL);
-    find("cadre_set_error_handler", &set_error_handler);
-    find("cadre_show_set_channel", &set_channel);
-    find("cadre_interrupt_request", &interrupt_request);
-    find("cadre_interrupt_clear", &interrupt_clear);
-    find("cadre_interrupt_innermost", &interrupt_innermost);
     find("cadre_loop", &loop);
     if (loop) dl_iterate_phdr(find_runtime, loop);
-    if (set_error_handler) set_error_handler(on_runtime_error);
-    if (set_channel) set_channel(cell_host.display);
+    cadre_set_error_handler(on_runtime_error);
+    cadre_show_set_channel(cell_host.display);
 }
 
 void libraries_start_cell(void)
 {
-    if (interrupt_clear) interrupt_clear();
+    cadre_interrupt_clear();
 }
 
 void libraries_interrupt(void)
 {
-    if (interrupt_request) interrupt_request();
+    cadre_interrupt_request();
 }
 
 bool libraries_boundary(const void **stack, sigjmp_buf **jump)
 {
-    struct boundary *boundary = interrupt_innermost ? interrupt_innermost() : NULL;
+    cadre_interrupt_boundary *boundary = cadre_interrupt_innermost();
     if (!boundary) return false;
     *stack = boundary->stack;
     *jump = &boundary->jump;

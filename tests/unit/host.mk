@@ -4,7 +4,8 @@ host_tests = tests/unit/test_host tests/unit/test_host_interrupt \
 host_test_helpers = tests/unit/host_helper.c tests/unit/host_helper.h \
     tests/unit/object_helper.c tests/unit/object_helper.h
 host_test_flags = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) \
-    -DTEST_HOST_PROGRAM='"$(abs_top_builddir)/cadre-host"'
+    -DTEST_HOST_PROGRAM='"$(abs_top_builddir)/cadre-host"' \
+    -DTEST_RUNTIME='"-I$(abs_top_srcdir)/runtime"'
 host_test_c_flags = $(AM_CFLAGS) $(CHECK_CFLAGS)
 host_test_libraries = libhost.la libtypes.la libbase.la $(JANSSON_LIBS) $(CHECK_LIBS)
 check_PROGRAMS += $(host_tests)

@@ -136,6 +136,38 @@ START_TEST(inside_a_library_that_does_not_return)
 }
 END_TEST
 
+/* A train function is left and the loop cleans up behind it, in one process and in several. */
+START_TEST(loops_of_the_runtime)
+{
+    session.flags = TEST_RUNTIME;
+    test_run_ok(
+        &session, "#include <cadre.h>\ncadre_slices *slices;",
+        "FILE *f = fopen(\"/tmp/cadre-test.csv\", \"w\"); fputs(\"k,x\\na,1\\nb,2\\nc,3\\n\", f); "
+        "fclose(f); slices = cadre_slices_by(cadre_read_csv(\"/tmp/cadre-test.csv\"), \"k\"); "
+        "unlink(\"/tmp/cadre-test.csv\");");
+    const char *globals = "#include <cadre.h>\nextern cadre_slices *slices; volatile long turns;\n"
+                          "int train(const cadre_slice *s, cadre_model *m, void *u, cadre_error "
+                          "*e) { for (;;) turns++; }";
+    interrupted(globals,
+                "cadre_loop(slices, (cadre_loop_options){.train = train}); puts(\"never\");", 200);
+    interrupted(
+        globals,
+        "cadre_loop(slices, (cadre_loop_options){.train = train, .is_multiple_processors = 1, "
+        ".cpu_count = 1}); puts(\"never\");",
+        200);
+    cell_result result = test_run(&session, NULL, "printf(\"%d\\n\", wait(0)); perror(\"wait\");");
+    ck_assert_str_eq(result.out.data, "-1\n");
+    cell_result_free(&result);
+    session.limit_ms = 5000;
+    test_run_ok(&session,
+                "#include <cadre.h>\nextern cadre_slices *slices;\n"
+                "int quick(const cadre_slice *s, cadre_model *m, void *u, cadre_error *e) { return "
+                "cadre_error_set(e, CADRE_EINPUT, \"no\"); }",
+                "cadre_report_free(cadre_loop(slices, (cadre_loop_options){.train = quick, "
+                ".is_multiple_processors = 1, .cpu_count = 1}));");
+}
+END_TEST
+
 START_TEST(many_times)
 {
     const char *longer = getenv("CADRE_LONG");
@@ -179,6 +211,7 @@ static Suite *suite(void)
     tcase_add_test(cells, signals_cannot_be_blocked);
     tcase_add_test(cells, before_and_after_a_cell);
     tcase_add_test(cells, inside_a_library_that_does_not_return);
+    tcase_add_test(cells, loops_of_the_runtime);
     tcase_add_test(cells, many_times);
     suite_add_tcase(all, cells);
     return all;
