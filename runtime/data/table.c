@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 void cadre_table_free(cadre_table *table)
 {
@@ -94,6 +95,21 @@ double cadre_table_number(const cadre_table *table, size_t column, size_t row)
     if (one->type != CADRE_INT64) return (double)NAN;
     int64_t value = ((const int64_t *)one->values)[row];
     return value == CADRE_INT64_MISSING ? (double)NAN : (double)value;
+}
+
+void cadre_column_prefetch(table_column *column, size_t rows)
+{
+    enum { FEW = 256 << 10, MANY = 64 << 20, PAGE = 4096 };
+    int self = (int)getpid();
+    if (atomic_load_explicit(&column->mapped_in, memory_order_relaxed) == self) return;
+    atomic_store_explicit(&column->mapped_in, self, memory_order_relaxed);
+    size_t length = rows * (column->type == CADRE_TEXT ? sizeof(int32_t) : sizeof(int64_t));
+    if (length < FEW || length > MANY) return;
+#ifdef MADV_POPULATE_READ
+    uintptr_t start = (uintptr_t)column->values & ~(uintptr_t)(PAGE - 1);
+    /* A system that does not know the advice maps the pages when they are read. */
+    (void)madvise((void *)start, (uintptr_t)column->values + length - start, MADV_POPULATE_READ);
+#endif
 }
 
 const char *cadre_column_type_name(cadre_column_type type)

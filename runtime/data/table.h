@@ -5,11 +5,16 @@
 #include "data/data.h"
 #include "data/dictionary.h"
 
+#include <stdatomic.h>
+
 typedef struct table_column {
     char *name;
     cadre_column_type type;
     const void *values; /* rows values of the type, inside the table's mapping */
     dictionary levels;  /* of a text column; empty for the others */
+    /* The process that asked for the column's pages last; see cadre_column_prefetch. Any thread
+     * may write it, and asking twice does no harm. */
+    atomic_int mapped_in;
 } table_column;
 
 struct cadre_table {
@@ -21,6 +26,11 @@ struct cadre_table {
     void *mapping;
     size_t mapping_size;
 };
+
+/* For whoever is about to read much of a column. A forked worker has none of the shared pages in
+ * its page tables: one call for all of them takes a third of the time of the faults that reading
+ * would cause. Does something once in a process, nothing for very small and very large columns. */
+void cadre_column_prefetch(table_column *column, size_t rows);
 
 /* The index of a column that must exist: CADRE_ENOTFOUND with the names there are. */
 long cadre_table_require(const cadre_table *table, const char *name, cadre_error *error);

@@ -18,6 +18,7 @@ static int find_numeric(const cadre_table *table, const char *name, const table_
     long index = cadre_table_require(table, name, error);
     if (index < 0) return (int)index;
     *column = &table->columns[index];
+    cadre_column_prefetch(&table->columns[index], table->rows);
     if ((*column)->type != CADRE_TEXT) return CADRE_OK;
     return cadre_error_set(error, CADRE_EINPUT,
                            "column '%s' holds text; a numeric feature or target needs numbers "
@@ -31,6 +32,7 @@ static int find_categorical(const cadre_table *table, const char *name, const ta
     long index = cadre_table_require(table, name, error);
     if (index < 0) return (int)index;
     *column = &table->columns[index];
+    cadre_column_prefetch(&table->columns[index], table->rows);
     if ((*column)->type != CADRE_DOUBLE) return CADRE_OK;
     return cadre_error_set(error, CADRE_EINPUT,
                            "column '%s' holds numbers with fractions; a categorical feature needs "
