@@ -102,14 +102,16 @@ static macro *parse_lazily(cell_arena *arena, const char *text, size_t length)
     m->hash = cell_hash(text, name);
     m->function_like = name < length && text[name] == '(';
     m->text = text;
+    m->arena = arena;
     m->body.count = length; /* until it is read */
     return m;
 }
 
-static bool read_body(cell_arena *arena, macro *m)
+/* The body lives as long as the macro: one of a header outlives the cell that asks first. */
+static bool read_body(macro *m)
 {
     if (m->body_read) return true;
-    macro *whole = parse(arena, m->text, m->body.count);
+    macro *whole = parse(m->arena, m->text, m->body.count);
     m->body_read = true;
     m->body = (token_list){0};
     if (!whole) return false;
@@ -122,9 +124,9 @@ static bool read_body(cell_arena *arena, macro *m)
     return true;
 }
 
-const token_list *cell_macro_body(cell_arena *arena, macro *m)
+const token_list *cell_macro_body(macro *m)
 {
-    read_body(arena, m);
+    read_body(m);
     return &m->body;
 }
 
@@ -343,7 +345,7 @@ static size_t expand_use(expander *e, const active *frames, const token *items, 
     macro *m = cell_macro_find(e->table, name);
     if (!m || e->made > EXPANSION_TOKENS || (frames && frames->depth > EXPANSION_DEPTH)) return 0;
     if (m->function_like && !(count > 1 && cell_token_punctuator(&items[1], '('))) return 0;
-    if (is_active(frames, m) || !read_body(e->arena, m)) return 0;
+    if (is_active(frames, m) || !read_body(m)) return 0;
     size_t used = 1;
     argument *arguments = NULL;
     token at = *name;

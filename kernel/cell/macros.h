@@ -20,6 +20,7 @@ typedef struct macro {
     const char *text; /* from the name on: `SQUARE(v) ((v) * (v))`, on one line */
     token_list body;  /* read when first asked for */
     bool body_read;
+    cell_arena *arena; /* owns the body */
 } macro;
 
 typedef struct macro_table {
@@ -39,7 +40,7 @@ bool cell_macro_undefine(macro_table *table, const char *name, size_t length);
 /* The definition that holds now, or NULL. */
 macro *cell_macro_find(const macro_table *table, const token *name);
 /* The body's tokens. */
-const token_list *cell_macro_body(cell_arena *arena, macro *m);
+const token_list *cell_macro_body(macro *m);
 
 /* Appends to `out` items[0..count) with every macro replaced. */
 void cell_macro_expand(const macro_table *table, cell_arena *arena, const token *items,

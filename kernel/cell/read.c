@@ -153,7 +153,7 @@ static bool replaces_declared_name(pass *p, size_t at)
         return false;
     macro *m = cell_macro_find(r->macros, t);
     if (!m) return false;
-    const token_list *body = cell_macro_body(r->arena, m);
+    const token_list *body = cell_macro_body(m);
     uint32_t after = next->punctuator;
     if (m->function_like) {
         if (after != '(' || at + 2 >= p->run.count) return false;
