@@ -98,11 +98,12 @@ static void publish_stream(void *context, stream_name name, const char *text, si
 
 void front_note(front *self, const char *text)
 {
-    int64_t now = front_clock();
-    size_t length = strlen(text);
-    streams_add(&self->streams, STREAM_STDERR, text, length, now);
-    if (length == 0 || text[length - 1] != '\n')
-        streams_add(&self->streams, STREAM_STDERR, "\n", 1, now);
+    cadre_buffer line = {0};
+    cadre_buffer_puts(&line, text);
+    if (line.length == 0 || line.data[line.length - 1] != '\n') cadre_buffer_puts(&line, "\n");
+    if (!line.failed)
+        streams_add(&self->streams, STREAM_STDERR, line.data, line.length, front_clock());
+    cadre_buffer_free(&line);
 }
 
 void front_interrupt(front *self)
