@@ -23,7 +23,7 @@ int cadre_server_start(cadre_server *server, char *const *arguments, char *const
     server->socket = ends[0];
     int code = server->messages = cadre_memory_file("server", "", 0, "", 0, error);
     if (code >= 0) {
-        memcpy(all, files, file_count * sizeof *files);
+        if (file_count) memcpy(all, files, file_count * sizeof *files);
         all[file_count] = (cadre_child_file){2, server->messages};
         all[file_count + 1] = (cadre_child_file){WARM_SOCKET, ends[1]};
         code = cadre_child_start(&server->child, arguments[0], arguments, environment, all,
