@@ -9,10 +9,7 @@ import lab
 
 @pytest.fixture
 def encrypted():
-    with lab.Kernel() as kernel:
-        kernel.shutdown()
-        kernel.manager.transport_encryption = "required"
-        kernel.start()
+    with lab.Kernel(transport_encryption="required") as kernel:
         yield kernel
 
 

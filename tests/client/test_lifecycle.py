@@ -12,24 +12,24 @@ import lab
 ROUNDS = 200 if os.environ.get("CADRE_TEST_LONG") == "yes" else 20
 
 
-def left_files():
-    """Files that a kernel may leave behind by mistake."""
-    return {str(p) for folder in ("/tmp", "/dev/shm") for p in pathlib.Path(folder).glob("*cadre*")}
+def shared_memory():
+    return {str(p) for p in pathlib.Path("/dev/shm").glob("*cadre*")}
 
 
-def test_starts_and_stops_leave_nothing():
+def test_starts_and_stops_leave_nothing(tmp_path):
     mark = f"CADRE_TEST_MARK={uuid.uuid4()}"
     name, value = mark.split("=")
-    before = left_files()
+    before = shared_memory()
     for round_ in range(ROUNDS):
-        with lab.Kernel(env={name: value}) as kernel:
+        with lab.Kernel(env={name: value, "TMPDIR": str(tmp_path)}) as kernel:
             assert kernel.run(f"int n = {round_}; n + 1").value == str(round_ + 1)
             assert len(lab.marked(mark)) >= 2, "front and host are two processes"
             seconds = kernel.shutdown()
             assert seconds < 2.0, f"shutdown took {seconds:.1f} s"
         assert lab.eventually(lambda: not lab.marked(mark)), \
             [lab.processes().get(pid) for pid in lab.marked(mark)]
-    assert left_files() <= before
+    assert shared_memory() <= before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_shutdown_while_a_cell_runs():
