@@ -29,7 +29,7 @@ static bool is_address(const cell_translator *t, const token *name, bool after_a
 {
     cell_entry *entry = cell_names_find(t->names, SPACE_ORDINARY, name->text, name->length);
     if (entry) {
-        if (entry->is_thread || entry->is_runtime) return false;
+        if (entry->is_thread || entry->place || entry->is_runtime) return false;
         return entry->kind == ENTRY_FUNCTION || (after_and && entry->kind == ENTRY_VARIABLE);
     }
     const header_name *known = cell_headers_find(t->headers, name);

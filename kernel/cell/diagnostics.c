@@ -161,7 +161,7 @@ static bool is_ours(const char *kind, const char *message)
                                         "cadre_main",    "cadre_hook_"};
     if (strstr(message, "each undeclared identifier is reported only once")) return true;
     if (strstr(message, "always_inline function might not be inlinable")) return true;
-    if (strstr(message, "‘cadre_value’ undeclared") || strstr(message, "'cadre_value' undeclared"))
+    if (strstr(message, "cadre_value") && strstr(message, " undeclared"))
         return true; /* only follows from an error in the value itself */
     if (strstr(kind, "error")) return false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

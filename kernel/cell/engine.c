@@ -255,7 +255,8 @@ static bool commit_entry(cadre_engine *engine, cell_entry *entry, bool vanish,
     }
     if (entry->order != UINT64_MAX && entry->order > engine->names.next_order)
         engine->names.next_order = entry->order;
-    const char *symbol = entry->spelling ? entry->spelling : entry->name;
+    char buffer[300];
+    const char *symbol = cell_entry_symbol(entry, buffer, sizeof buffer);
     if (entry->is_defined && !cell_names_put(&engine->names, SPACE_SYMBOL, symbol, entry))
         return false;
     return cell_names_put(&engine->names, cell_entry_space(entry), entry->name,

@@ -202,6 +202,14 @@ out:
     return done;
 }
 
+/* A type that was defined under #pragma pack is so whenever it is declared again. */
+static const char *with_pack(cell_translator *t, const char *text)
+{
+    if (!t->pack) return text;
+    return cell_arena_printf(t->arena, "_Pragma(\"pack(push, %s)\") %s _Pragma(\"pack(pop)\")",
+                             t->pack, text);
+}
+
 static void resolve(cell_translator *t, cell_entry *entry, bool all_names)
 {
     if (!cell_entry_resolve(t->names, entry, all_names)) longjmp(t->arena->recover, 1);
@@ -244,7 +252,7 @@ cell_entry *cell_entry_for_tag(cell_translator *t, const declaration *d, const c
                           at);
     const char *line = cell_tokens_text(t->arena, text.items, text.count);
     entry->shown = strdup(line);
-    set_text(t, entry, cell_arena_printf(t->arena, "%s;", line));
+    set_text(t, entry, with_pack(t, cell_arena_printf(t->arena, "%s;", line)));
     resolve(t, entry, false);
     return entry;
 }
@@ -332,7 +340,7 @@ cell_entry *cell_entry_for_declarator(cell_translator *t, const declaration *d,
                 !cell_is_constant(t, items, one->brackets[b].first, one->brackets[b].end, true);
     cell_entry *entry = new_entry(t, kind, name->text, name->length, name);
     entry->is_runtime = hollow;
-    entry->is_thread = d->is_thread;
+    entry->is_thread = d->is_thread && d->is_extern;
     token_list text = {0};
     bool named_type = type && (type->kind == ENTRY_TAG) && (tag || d->type.tag != CELL_NOWHERE);
     copy_specifiers(t, d, !named_type, tag, &text);
@@ -350,7 +358,9 @@ cell_entry *cell_entry_for_declarator(cell_translator *t, const declaration *d,
             if (cell_token_punctuator(&text.items[i], '[') &&
                 cell_token_punctuator(&text.items[i + 1], ']'))
                 note_bound(t, entry, strlen(start) + text_length(t, &text, i + 1));
-    set_text(t, entry, cell_arena_printf(t->arena, "%s%s;", start, line));
+    const char *whole = cell_arena_printf(t->arena, "%s%s;", start, line);
+    bool has_body = d->type.open != CELL_NOWHERE && !named_type;
+    set_text(t, entry, has_body && kind == ENTRY_TYPEDEF ? with_pack(t, whole) : whole);
     resolve(t, entry, d->has_typeof || d->is_auto_type);
     if (type && !named_type && type->kind != ENTRY_TAG) entry->provider = cell_entry_keep(type);
     return entry;

@@ -1,5 +1,6 @@
 #include "cell/names.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,13 @@ cell_entry *cell_entry_new(entry_kind kind, const char *name, size_t length)
     return entry;
 }
 
+const char *cell_entry_symbol(const cell_entry *entry, char *buffer, size_t size)
+{
+    if (!entry->place) return entry->spelling ? entry->spelling : entry->name;
+    snprintf(buffer, size, "%s$tls", entry->name);
+    return buffer;
+}
+
 cell_entry *cell_entry_keep(cell_entry *entry)
 {
     if (entry) entry->references++;
@@ -46,6 +54,7 @@ void cell_entry_release(cell_entry *entry)
     free(entry->text);
     free(entry->shown);
     free(entry->spelling);
+    free(entry->place);
     free(entry->signature);
     free(entry->dimension_at);
     free(entry);

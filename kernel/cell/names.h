@@ -41,7 +41,8 @@ typedef struct cell_entry {
     bool is_forward; /* `struct node;` only */
     bool is_defined; /* has storage or a body */
     char *spelling;  /* C name and symbol when a header has the name (`gamma$`), or NULL */
-    bool is_thread;  /* thread-local */
+    bool is_thread;  /* thread-local by the linker's means: only `extern` ones */
+    char *place;     /* thread-local by libgcc's: C text that finds the own copy, or NULL */
     bool is_hidden;  /* #undef of a header's macro */
     bool is_runtime; /* an array whose bounds were known only at run time */
     size_t dimension_count, dimensions[8]; /* then: as reported */
@@ -54,6 +55,8 @@ typedef struct cell_entry {
 } cell_entry;
 
 cell_entry *cell_entry_new(entry_kind kind, const char *name, size_t length);
+/* The linker symbol behind the name. The buffer is used when it is not the name itself. */
+const char *cell_entry_symbol(const cell_entry *entry, char *buffer, size_t size);
 cell_entry *cell_entry_keep(cell_entry *entry);
 void cell_entry_release(cell_entry *entry);
 int cell_entry_space(const cell_entry *entry);

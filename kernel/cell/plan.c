@@ -17,10 +17,12 @@ enum {
 typedef struct planner {
     cell_translator *t;
     size_t segment;
-    cell_map state[2];   /* by name: flags above; [1]: tags */
-    cell_map defined[2]; /* by name: the entry that this segment has made */
-    bool labelled;       /* a label has been passed: declarations may be passed again */
-    uint64_t first_order;
+    cell_map state[2]; /* by name: flags above; [1]: tags */
+    bool labelled;     /* a label has been passed: declarations may be passed again */
+    struct {
+        const char **items;
+        size_t count, capacity;
+    } packs; /* #pragma pack(push) */
 } planner;
 
 static name_kind kind_of(void *context, const token *name)
@@ -158,6 +160,11 @@ static void plan_declarator(planner *p, planned_item *plan, const declaration *d
     v->is_definition = !d->is_extern || has_initialiser;
     entry->is_defined = v->is_definition;
     if (!v->is_definition) return;
+    if (d->is_thread) {
+        v->is_thread = true;
+        entry->place = strdup("");
+        if (!entry->place) longjmp(t->arena->recover, 1);
+    }
     v->is_variable_length = has_runtime_bound(p, one);
     if (t->parameters.declared)
         v->override =
@@ -201,9 +208,7 @@ static bool must_cut(planner *p, const planned_item *plan, const cell_entry *ent
 
 static void begin_segment(planner *p)
 {
-    cell_translator *t = p->t;
-    p->state[0] = p->state[1] = p->defined[0] = p->defined[1] = (cell_map){0};
-    p->first_order = t->names->next_order;
+    p->state[0] = p->state[1] = (cell_map){0};
     p->labelled = false;
 }
 
@@ -289,6 +294,28 @@ static void plan_declaration(planner *p, planned_item *plan)
         }
 }
 
+/* #pragma pack(push, 1), pack(2), pack(pop), pack(): later declarations of a type need it too. */
+static void plan_pack(planner *p, const char *rest, size_t length, const token *at)
+{
+    cell_translator *t = p->t;
+    token_list tokens = {0};
+    cell_tokens_read_line(t->arena, rest, length, at, &tokens);
+    if (tokens.count < 3 || !cell_token_is(&tokens.items[0], "pack")) return;
+    const char *number = NULL;
+    bool push = false, pop = false;
+    for (size_t i = 2; i < tokens.count; i++) {
+        push |= cell_token_is(&tokens.items[i], "push");
+        pop |= cell_token_is(&tokens.items[i], "pop");
+        if (tokens.items[i].kind == TOKEN_NUMBER)
+            number = cell_tokens_text(t->arena, &tokens.items[i], 1);
+    }
+    if (push) CELL_PUSH(t->arena, &p->packs, t->pack);
+    if (pop)
+        t->pack = p->packs.count ? p->packs.items[--p->packs.count] : NULL;
+    else if (number || !push)
+        t->pack = number;
+}
+
 static void plan_directive(planner *p, planned_item *plan)
 {
     cell_translator *t = p->t;
@@ -296,7 +323,9 @@ static void plan_directive(planner *p, planned_item *plan)
     const char *name, *rest;
     size_t name_length, rest_length;
     cell_directive_split(directive, &name, &name_length, &rest, &rest_length);
-    if (name_length == 6 && !memcmp(name, "define", 6)) {
+    if (name_length == 6 && !memcmp(name, "pragma", 6)) {
+        plan_pack(p, rest, rest_length, directive);
+    } else if (name_length == 6 && !memcmp(name, "define", 6)) {
         cell_entry *entry = cell_entry_for_macro(t, directive);
         if (entry) CELL_PUSH(t->arena, &plan->entries, entry);
     } else if (name_length == 5 && !memcmp(name, "undef", 5)) {
@@ -345,6 +374,7 @@ void cell_plan(cell_translator *t)
     uint64_t generation = t->names->generation, order = t->names->next_order;
     t->plan = cell_arena_take(t->arena, (t->items->count + 1) * sizeof *t->plan);
     t->names->generation++;
+    t->pack = NULL;
     begin_segment(&p);
     for (size_t i = 0; i < t->items->count; i++) {
         planned_item *plan = &t->plan[i];

@@ -216,6 +216,18 @@ static void name_cell(preparation *p)
     }
 }
 
+/* For #include "numbers" in the middle of a list, which the compiler does itself. */
+static void on_nested_include(void *context)
+{
+    preparation *p = context;
+    char folder[PATH_MAX];
+    if (!getcwd(folder, sizeof folder)) return;
+    if (cell_words_has(&p->only_here->flags, "-iquote")) return;
+    if (!cell_words_add(&p->only_here->flags, "-iquote") ||
+        !cell_words_add(&p->only_here->flags, folder))
+        longjmp(p->arena.recover, 1);
+}
+
 static void read_cell(preparation *p)
 {
     p->macros = (macro_table){
@@ -228,6 +240,7 @@ static void read_cell(preparation *p)
                                 .open_local = on_open_local,
                                 .refresh = on_refresh,
                                 .condition = on_condition,
+                                .nested_include = on_nested_include,
                                 .context = p};
     p->reading.raw_names = &p->raw_names;
     p->translator = (cell_translator){.arena = &p->arena,
@@ -397,7 +410,10 @@ static bool first_bound(const char *type, size_t *bound)
 static bool learn_from_object(preparation *p, cadre_types *types, cell_entry *entry)
 {
     const char *symbol = entry->spelling ? entry->spelling : entry->name;
-    entry->signature = cadre_types_signature(types, symbol);
+    free(entry->signature);
+    /* Behind a thread-local name is always the same small object: the text tells its type. */
+    entry->signature = entry->place ? strdup(entry->text) : cadre_types_signature(types, symbol);
+    if (entry->place) return true;
     if (entry->kind != ENTRY_VARIABLE || entry->is_runtime) return true;
     bool derived = strstr(entry->text, "typeof") || strstr(entry->text, "__auto_type");
     if (!entry->bracket_count && !derived) return true;
@@ -451,7 +467,8 @@ static bool study_segment(preparation *p, size_t index)
     bool good = true;
     for (size_t i = 0; i < text->defined.count && good; i++) {
         cell_entry *entry = text->defined.items[i];
-        const char *symbol = entry->spelling ? entry->spelling : entry->name;
+        char buffer[300];
+        const char *symbol = cell_entry_symbol(entry, buffer, sizeof buffer);
         const cell_entry *before =
             cell_names_find(&p->engine->names, SPACE_SYMBOL, symbol, strlen(symbol));
         if (types) good = learn_from_object(p, types, entry);

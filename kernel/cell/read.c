@@ -369,6 +369,7 @@ static void include(pass *p, const token *t, const char *rest, size_t length)
     char *name = cell_arena_copy(r->arena, rest + 1, (size_t)(end - rest - 1));
     bool nested = bracket_depth(&r->stream, 0) > 0;
     if (close == '"' && nested) { /* data in the middle of a list: the compiler includes it */
+        if (r->nested_include) r->nested_include(r->context);
         CELL_PUSH(r->arena, &r->stream, *t);
         return;
     }

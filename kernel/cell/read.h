@@ -42,6 +42,8 @@ typedef struct cell_reading {
     char *(*open_local)(void *context, const char *name, const char *includer, const char **path,
                         size_t *length);
     /* After includes, before macros are looked up: bring the parent table up to date. */
+    /* An #include "file" that stays in the text, for the compiler. */
+    void (*nested_include)(void *context);
     void (*refresh)(void *context);
     int (*condition)(void *context, const char *text, size_t length); /* 0, 1 or -1 */
     void *context;

@@ -31,7 +31,7 @@ typedef struct writer {
         alias *items;
         size_t count, capacity;
     } aliases;
-    bool in_entry;
+    bool in_entry, knows_threads;
 } writer;
 
 /* --- earlier names -------------------------------------------------------------------------- */
@@ -144,6 +144,33 @@ static bool collides(const writer *w, const cell_entry *entry)
            (entry->is_defined || entry->kind == ENTRY_TYPEDEF);
 }
 
+/* struct or union, NULL for an enum; the text may begin with _Pragma. */
+static const char *tag_keyword(const cell_entry *entry)
+{
+    const char *text = entry->text;
+    if (!strncmp(text, "_Pragma", 7)) text = strchr(text, ')') + 2;
+    while (*text == ' ' || *text == ')')
+        text++;
+    return !strncmp(text, "struct", 6) ? "struct" : !strncmp(text, "union", 5) ? "union" : NULL;
+}
+
+static void add_alias(writer *w, alias a)
+{
+    CELL_PUSH(w->t->arena, &w->aliases, a);
+    cell_map_put(w->t->arena, &w->t->aliases, a.name, strlen(a.name), (void *)a.name);
+    cell_emit_generated(&w->e, "#define %s %s\n", a.name, a.meaning);
+}
+
+/* What libgcc wants to know about a thread-local object. Each thread's copy is made when it is
+ * first asked for, so no linker is needed and such cells are loaded like any other. */
+static void declare_threads(writer *w)
+{
+    if (w->knows_threads) return;
+    w->knows_threads = true;
+    cell_emit_generated(&w->e, "struct cadre_thread { unsigned long size, align; void *index, "
+                               "*initial; };\nvoid *__emutls_get_address(void *);\n");
+}
+
 static void write_session(writer *w)
 {
     cell_translator *t = w->t;
@@ -162,11 +189,8 @@ static void write_session(writer *w)
     w->e.in_place = true; /* in a file that no token is in: the next text names its own */
     w->e.line = UINT32_MAX;
     for (size_t i = 0; i < w->needed.count; i++)
-        if (w->needed.items[i]->kind == ENTRY_TAG && !strncmp(w->needed.items[i]->text, "enum", 4))
-            continue;
-        else if (w->needed.items[i]->kind == ENTRY_TAG)
-            cadre_buffer_printf(&out->source, "%s %s; ",
-                                w->needed.items[i]->text[0] == 's' ? "struct" : "union",
+        if (w->needed.items[i]->kind == ENTRY_TAG && tag_keyword(w->needed.items[i]))
+            cadre_buffer_printf(&out->source, "%s %s; ", tag_keyword(w->needed.items[i]),
                                 w->needed.items[i]->name);
     cadre_buffer_puts(&out->source, "\n");
     size_t line = 2;
@@ -174,6 +198,7 @@ static void write_session(writer *w)
         for (size_t i = 0; i < w->needed.count; i++) {
             cell_entry *entry = w->needed.items[i];
             if ((entry->kind == ENTRY_MACRO) != macros || !entry->text[0]) continue;
+            if (entry->place) continue;
             if (macros && !entry->is_hidden) {
                 cadre_buffer_printf(&out->source, "#undef %s\n", entry->name);
                 out->session[line++] = NULL;
@@ -186,6 +211,13 @@ static void write_session(writer *w)
             out->session[line++] = entry;
         }
     out->session_count = line;
+    for (size_t i = 0; i < w->needed.count; i++) {
+        const cell_entry *entry = w->needed.items[i];
+        if (!entry->place) continue;
+        declare_threads(w);
+        cell_emit_generated(&w->e, "extern struct cadre_thread %s$tls;\n", entry->name);
+        add_alias(w, (alias){.name = entry->name, .meaning = entry->place, .item = w->first});
+    }
 }
 
 /* --- pieces of declarations ----------------------------------------------------------------- */
@@ -339,6 +371,12 @@ static const char *type_text(const writer *w, const declaration *d, const declar
         for (size_t b = 0; b < one->bracket_count; b++)
             if (i + 1 == one->brackets[b].first) bracket = b;
         if (bracket < one->bracket_count) {
+            if (bounds && !*bounds) { /* as they are written */
+                for (; i < one->brackets[bracket].end; i++)
+                    CELL_PUSH(arena, &list, w->items[i]);
+                i--;
+                continue;
+            }
             if (bounds) {
                 CELL_PUSH(arena, &list, t);
                 t.kind = TOKEN_NAME;
@@ -399,13 +437,6 @@ static void emit_zeros(writer *w, const declaration *d, const declarator *one)
     }
 }
 
-static void add_alias(writer *w, alias a)
-{
-    CELL_PUSH(w->t->arena, &w->aliases, a);
-    cell_map_put(w->t->arena, &w->t->aliases, a.name, strlen(a.name), (void *)a.name);
-    cell_emit_generated(&w->e, "#define %s %s\n", a.name, a.meaning);
-}
-
 static void emit_array_storage(writer *w, const declaration *d, const planned_variable *v,
                                size_t item)
 {
@@ -420,6 +451,42 @@ static void emit_array_storage(writer *w, const declaration *d, const planned_va
     add_alias(w, a);
 }
 
+/* The value that each thread begins with, and the object that finds a thread's own. */
+static void emit_thread(writer *w, const declaration *d, const planned_variable *v,
+                        const planned_item *plan)
+{
+    const declarator *one = v->declarator;
+    const char *name = c_name(w, one);
+    char *place = NULL;
+    declare_threads(w);
+    cell_emit_generated(&w->e, "static ");
+    emit_specifiers(w, d,
+                    (specifier_style){.no_body = d->type.open != CELL_NOWHERE,
+                                      .local = true,
+                                      .no_const = !one->is_pointer,
+                                      .tag = plan->tag});
+    emit_declarator(w, one, cell_arena_printf(w->t->arena, "cadre_first_%s", name), true,
+                    plain_end(w, one));
+    if (v->override || (one->initialiser.end > one->initialiser.first && !v->at_run_time)) {
+        cell_emit_words(&w->e, " = ");
+        if (v->override)
+            cell_emit_words(&w->e, v->override);
+        else
+            emit(w, one->initialiser.first, one->initialiser.end);
+    }
+    cell_emit_words(&w->e, ";");
+    cell_emit_generated(&w->e,
+                        "struct cadre_thread %s$tls = {sizeof cadre_first_%s, "
+                        "__alignof__(cadre_first_%s), 0, &cadre_first_%s};\n",
+                        name, name, name, name);
+    if (asprintf(&place, "(*(%s)__emutls_get_address(&%s$tls))", type_text(w, d, one, "(*)", ""),
+                 name) < 0)
+        longjmp(w->t->arena->recover, 1);
+    free(v->entry->place);
+    v->entry->place = place;
+    add_alias(w, (alias){.name = name, .meaning = place, .item = w->first});
+}
+
 static void emit_definition(writer *w, const declaration *d, const planned_variable *v,
                             const planned_item *plan)
 {
@@ -427,6 +494,10 @@ static void emit_definition(writer *w, const declaration *d, const planned_varia
     size_t item = (size_t)(plan - w->t->plan);
     if (v->is_variable_length) {
         emit_array_storage(w, d, v, item);
+        return;
+    }
+    if (v->is_thread) {
+        emit_thread(w, d, v, plan);
         return;
     }
     bool initialise = one->initialiser.end > one->initialiser.first;
@@ -653,7 +724,9 @@ static bool is_verbatim(const writer *w, const planned_item *plan)
                         d->is_definition ? d->body.first : plan->item->tokens.end))
         return false;
     for (size_t i = 0; i < d->declarator_count; i++)
-        if (plan->variables[i].at_run_time || plan->variables[i].override) return false;
+        if (plan->variables[i].at_run_time || plan->variables[i].override ||
+            plan->variables[i].is_thread)
+            return false;
     return true;
 }
 
@@ -698,7 +771,8 @@ static void emit_declaration(writer *w, size_t index)
 static void emit_value(writer *w, size_t index)
 {
     range r = w->t->plan[index].item->tokens;
-    const char *open = w->t->promote_value ? "+(" : "(";
+    const char *open = w->t->promote_value ? "(+(" : "(";
+    const char *close = w->t->promote_value ? "))" : ")";
     token bundle = {.kind = TOKEN_NAME,
                     .text = "CADRE_BUNDLE_OF",
                     .length = 15,
@@ -707,14 +781,16 @@ static void emit_value(writer *w, size_t index)
     cell_emit_words(&w->e, "{ static __typeof__");
     cell_emit_words(&w->e, open);
     emit_aliased(w, index, r.first, r.end);
-    cell_emit_words(&w->e, ") *cadre_value_type __attribute__((used)); __auto_type cadre_value = "
+    cell_emit_words(&w->e, close);
+    cell_emit_words(&w->e, " *cadre_value_type __attribute__((used)); __auto_type cadre_value = "
                            "__builtin_choose_expr(__builtin_types_compatible_p("
                            "__typeof__(cadre_value_type), void *), ({ (void)(");
     emit_aliased(w, index, r.first, r.end);
     cell_emit_words(&w->e, "); 0; }), ");
     cell_emit_words(&w->e, open);
     emit_aliased(w, index, r.first, r.end);
-    cell_emit_words(&w->e, ")); cadre_hook_value(&cadre_value, sizeof cadre_value, ");
+    cell_emit_words(&w->e, close);
+    cell_emit_words(&w->e, "); cadre_hook_value(&cadre_value, sizeof cadre_value, ");
     cell_emit_words(&w->e, has_bundles ? "CADRE_BUNDLE_OF(cadre_value)" : "0");
     cell_emit_words(&w->e, "); }");
     w->out->has_value = true;
@@ -820,7 +896,7 @@ static void keep_old_meanings(writer *w)
             if (!later->is_defined) continue;
             for (size_t n = 0; n < w->needed.count; n++) {
                 const cell_entry *old = w->needed.items[n];
-                if (!old->is_defined || old->kind == ENTRY_MACRO || old->is_thread ||
+                if (!old->is_defined || old->kind == ENTRY_MACRO || old->is_thread || old->place ||
                     strcmp(old->name, later->name))
                     continue;
                 const char *name = old->name;
@@ -849,7 +925,7 @@ static void rename_own(writer *w)
                 own->kind == ENTRY_TAG
                     ? t->headers && cell_map_get(&t->headers->tags, own->name, strlen(own->name))
                     : header_has(w, own->name);
-            bool rename = taken && (!object || own->is_defined);
+            bool rename = taken && (!object || own->is_defined) && !own->place;
             bool again = false;
             for (size_t j = w->end; j < t->items->count && object && own->is_defined; j++)
                 for (size_t m = 0; m < t->plan[j].entries.count; m++)

@@ -24,6 +24,7 @@ typedef struct planned_variable {
     bool is_definition;      /* has storage here */
     bool at_run_time;        /* is initialised (again) where the entry function passes */
     bool is_variable_length; /* bounds are known only at run time */
+    bool is_thread;          /* every thread has its own */
     const char *override;    /* a parameter's value as C text, instead of the initialiser */
 } planned_variable;
 
@@ -71,6 +72,7 @@ typedef struct cell_translator {
     planned_item *plan;
     cell_segment_text *segments;
     size_t segment_count;
+    const char *pack; /* the #pragma pack in force while planning, or NULL */
     bool runs_main, main_is_void;
     cell_entry_list stale;   /* names that were wanted and cannot be used */
     cell_map aliases;        /* names that some unit spells as macros of its own */

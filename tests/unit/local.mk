@@ -10,3 +10,4 @@ include tests/unit/loop.mk
 include tests/unit/host.mk
 include tests/unit/data.mk
 include tests/unit/notebook.mk
+include tests/unit/cell.mk
