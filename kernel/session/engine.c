@@ -16,12 +16,25 @@ static void free_plain(void *context, job *work)
     free(work);
 }
 
+/* Where compiled cells are kept, as the XDG base directories say; empty: nowhere. */
+static void cache_folder(cadre_buffer *path)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (cache && *cache == '/')
+        cadre_buffer_printf(path, "%s/cadre", cache);
+    else if (home && *home == '/')
+        cadre_buffer_printf(path, "%s/.cache/cadre", home);
+}
+
 static void run_open(job *work)
 {
     front *self = ((plain_job *)work)->front;
     cadre_error error = {0};
-    cadre_engine_options options = {0};
+    cadre_buffer folder = {0};
+    cache_folder(&folder);
+    cadre_engine_options options = {.cache_dir = folder.length ? folder.data : ""};
     cadre_engine *engine = cadre_engine_new(&options, &error);
+    cadre_buffer_free(&folder);
     if (!engine) {
         self->engine_problem = strdup(error.message);
         return;
