@@ -31,11 +31,19 @@ def marked_kernel():
 def test_the_host_is_killed_while_a_cell_runs(marked_kernel):
     kernel = marked_kernel
     assert kernel.run("int kept = 7;").status == "ok"
-    sent = kernel.send("#include <unistd.h>\nkept = 8; for (;;) usleep(1000);")
-    time.sleep(0.5)
-    running = max(kernel.hosts(), key=switches)
-    os.kill(running, signal.SIGKILL)
-    answer = kernel.collect(sent, timeout=10)
+    running = []
+
+    def kill(answer):
+        if "started" in answer.stdout and not running:
+            time.sleep(0.3)
+            running.append(max(kernel.hosts(), key=switches))
+            os.kill(running[0], signal.SIGKILL)
+
+    answer = kernel.run("""
+        #include <unistd.h>
+        kept = 8;
+        puts("started");
+        for (;;) usleep(1000);""", timeout=20, during=kill)
     assert answer.error_name == "SIGKILL"
     assert kernel.run("kept").value == "7"
 
