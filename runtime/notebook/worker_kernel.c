@@ -295,13 +295,15 @@ static void ask_to_end(worker_kernel *kernel)
 
 void cadre_worker_kernel_stop(worker_kernel *kernel, bool hurry)
 {
-    int patience = hurry ? 500 : 5000;
+    enum { ASKED = 5000, TERMINATED = 2500, IN_A_HURRY = 60 };
+    bool asked = !hurry && kernel->client && kernel->info;
+    if (asked) ask_to_end(kernel);
+    /* Before the process ends: sockets whose peer is gone would take a second to close. */
+    cadre_client_close(kernel->client);
     if (kernel->pid > 0) {
-        if (kernel->client && kernel->info) ask_to_end(kernel);
-        bool ended = wait_for_end(kernel, kernel->info ? patience : 0);
-        if (!ended) {
+        if (!asked || !wait_for_end(kernel, ASKED)) {
             kill(-kernel->pid, SIGTERM);
-            wait_for_end(kernel, patience / 2);
+            wait_for_end(kernel, hurry ? IN_A_HURRY : TERMINATED);
         }
         /* The group may outlive its leader; the leader is not reaped yet, so the number cannot
          * have become somebody else's. */
@@ -310,7 +312,6 @@ void cadre_worker_kernel_stop(worker_kernel *kernel, bool hurry)
         while (waitid(P_PID, (id_t)kernel->pid, &info, WEXITED) < 0 && errno == EINTR)
             ;
     }
-    cadre_client_close(kernel->client);
     if (kernel->connection_file) unlink(kernel->connection_file);
     free(kernel->connection_file);
     if (kernel->pidfd >= 0) close(kernel->pidfd);

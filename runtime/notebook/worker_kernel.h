@@ -30,7 +30,7 @@ bool cadre_worker_kernel_is_alive(worker_kernel *kernel);
 /* After is_alive was false: how it ended, "killed by SIGKILL", and the end of its log. */
 void cadre_worker_kernel_death(worker_kernel *kernel, char *text, size_t size);
 /* Ends the process and everything in its group, removes the connection file. NULL members are
- * fine. `hurry`: the user waits, so little patience. */
+ * fine. `hurry`: the user waits or the kernel is stuck in a cell, so it is not asked. */
 void cadre_worker_kernel_stop(worker_kernel *kernel, bool hurry);
 
 #endif
