@@ -10,6 +10,11 @@
  *     for (;;) { poll(cadre_host_fd(host));
  *         while (cadre_host_next(host, &event)) { ...; cadre_host_event_free(&event); } }
  *
+ * A host that is lost (it died and there was no copy) is started anew: LOST, then READY.
+ * An interrupt ends the cell within some milliseconds; a cell that is still inside a library after
+ * 2 s is ended by going back to the snapshot (ROLLED_BACK, error_name KeyboardInterrupt), when
+ * there is one. The programs that the cell has started get SIGINT, as from a terminal.
+ *
  * The host links libc, libm, pthread, OpenBLAS and libcadre; it knows nothing of messages.
  */
 #ifndef CADRE_HOST_H
@@ -41,16 +46,18 @@ typedef struct cadre_host_run_request {
 typedef enum cadre_host_event_kind {
     CADRE_HOST_READY,       /* the host is up (once at start, once after a restart) */
     CADRE_HOST_STREAM,      /* name = "stdout" | "stderr", text/length: raw bytes, any size */
-    CADRE_HOST_DISPLAY,     /* text: JSON of a rich display, see docs in host/display.h */
-    CADRE_HOST_RETURN,      /* text: JSON given to cadre_notebook_return */
+    CADRE_HOST_DISPLAY,     /* text: JSON of a rich display, as in runtime/show/show.h */
+    CADRE_HOST_RETURN,      /* text: the JSON value given to cadre_notebook_return */
     CADRE_HOST_INPUT,       /* text: prompt, password: flag; answer with cadre_host_input */
     CADRE_HOST_NOTE,        /* text: a remark for the user ("no memory for a snapshot") */
     CADRE_HOST_ARRAY,       /* array: run-time bounds of a declared array */
-    CADRE_HOST_VALUE,       /* address, size: the cell's last value, valid until the next run */
+    CADRE_HOST_VALUE,       /* address, size: the cell's last value, valid until the next
+                               run; text: its MIME bundle as JSON, or "" */
     CADRE_HOST_LINK_ERROR,  /* text: nothing ran; which symbol is missing and who needs it */
     CADRE_HOST_DONE,        /* the cell ended and memory is as it left it: see outcome */
     CADRE_HOST_ROLLED_BACK, /* the host died; memory is that of `generation`. error_name such
-                               as SIGSEGV, text: what happened, traceback: coloured lines */
+                               as SIGSEGV, text: what happened, traceback: coloured lines. It
+                               may come when no cell runs, too */
     CADRE_HOST_LOST         /* host and copy are gone: state is lost, text says why */
 } cadre_host_event_kind;
 
@@ -74,7 +81,8 @@ typedef struct cadre_host_event {
     cadre_array_report array;
 } cadre_host_event;
 
-/* Starts the host; returns at once (READY follows). */
+/* Starts the host; returns at once (READY follows). For a thread that lives as long as the host:
+ * the system tells the host's processes when the thread that started them ends. */
 cadre_host *cadre_host_start(const cadre_host_options *options, cadre_error *error);
 /* Kills host, snapshot and the children they started; frees. */
 void cadre_host_stop(cadre_host *host);

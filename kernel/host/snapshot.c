@@ -30,6 +30,9 @@
 #define COSTLY_MS 50.0
 /* ... until they have run this many times its cost. */
 #define RENEW_FACTOR 20.0
+/* When threads of cells run, a copy may be made at a bad moment: it is tried again. */
+#define ATTEMPTS 8
+#define ANSWER_MS 40
 #define COPY_ON_WRITE_MS 0.004 /* one page; measured, 3 to 5 microseconds */
 
 struct offset {
@@ -40,7 +43,6 @@ struct offset {
 static struct {
     pid_t copy;
     int socket; /* to the copy: one byte ends it */
-    bool current;
     double cost_ms, ran_ms;
     double cell_started_ms;
     long faults_at_start, pages_at_start;
@@ -216,7 +218,6 @@ static void take_over(const sigset_t *mask)
     host_close_file(snapshot.socket);
     snapshot.socket = -1;
     snapshot.copy = 0;
-    snapshot.current = false;
     snapshot.ran_ms = 0;
     cell_host.self = getpid();
     cell_host.main_tid = cell_host.self;
@@ -261,19 +262,41 @@ static enum snapshot_result refused(const char *why)
     return SNAPSHOT_NONE;
 }
 
-enum snapshot_result snapshot_take(void)
+/* In the copy. A thread of the cells may have held the lock of malloc or of a stream when the
+ * copy was made; here nobody would ever release it. If this returns, none did. */
+static void try_locks(void)
+{
+    /* Too large for the thread's own cache: this asks the heap itself. */
+    void *large = malloc(70000);
+    free(large);
+    flockfile(cell_host.out);
+    funlockfile(cell_host.out);
+    flockfile(cell_host.err);
+    funlockfile(cell_host.err);
+    (void)send(snapshot.socket, "R", 1, MSG_NOSIGNAL);
+}
+
+/* In the host: has the copy said that it can go on? */
+static bool copy_answers(int socket)
+{
+    struct pollfd file = {socket, POLLIN, 0};
+    char byte;
+    for (int i = 0; i < ANSWER_MS; i++)
+        if (poll(&file, 1, 1) > 0) return recv(socket, &byte, 1, MSG_DONTWAIT) == 1;
+    return false;
+}
+
+static enum snapshot_result take_once(bool check, int *failure)
 {
     int sockets[2];
     sigset_t all, mask;
     void *robust_list = NULL;
     size_t robust_length = 0;
-    double started = now_ms();
-    if (cell_host.pidfd < 0) return refused("the system has no pidfd");
-    streams_flush_files();
-    libraries_before_copy();
-    remember_offsets();
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
-        return refused(strerror(errno));
+    *failure = 0;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
+        *failure = errno;
+        return SNAPSHOT_NONE;
+    }
     if (!streams_lock()) { /* a thread holds the streams; the older copy stays */
         close(sockets[0]);
         close(sockets[1]);
@@ -292,25 +315,49 @@ enum snapshot_result snapshot_take(void)
         set_oom_score(snapshot.oom_score);
         close(sockets[0]);
         snapshot.socket = sockets[1];
-        copy_waits(cell_host.pidfd);
         streams_unlock();
+        if (check) try_locks();
+        copy_waits(cell_host.pidfd);
         take_over(&mask);
         return SNAPSHOT_TOOK_OVER;
     }
-    int why = errno;
+    *failure = pid < 0 ? errno : 0;
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
     streams_unlock();
     close(sockets[1]);
-    if (pid < 0) {
-        close(sockets[0]);
-        return refused(why == ENOMEM   ? "not enough memory for a copy of the process"
-                       : why == EAGAIN ? "the limit of processes is reached"
-                                       : strerror(why));
+    if (pid > 0) {
+        snapshot.copy = pid;
+        snapshot.socket = host_protect_file(sockets[0]);
     }
-    snapshot.copy = pid;
-    snapshot.socket = host_protect_file(sockets[0]);
     close(sockets[0]);
-    snapshot.current = true;
+    if (pid < 0) return SNAPSHOT_NONE;
+    if (!check || copy_answers(snapshot.socket)) return SNAPSHOT_MADE;
+    tell_front(); /* who reaps it */
+    kill(pid, SIGKILL);
+    snapshot_drop();
+    return SNAPSHOT_NONE;
+}
+
+enum snapshot_result snapshot_take(void)
+{
+    double started = now_ms();
+    int failure = 0;
+    enum snapshot_result result = SNAPSHOT_NONE;
+    if (cell_host.pidfd < 0) return refused("the system has no pidfd");
+    streams_flush_files();
+    libraries_before_copy();
+    remember_offsets();
+    bool check = threads_alive() > 0;
+    for (int i = 0; i < (check ? ATTEMPTS : 1) && result == SNAPSHOT_NONE && !failure; i++)
+        result = take_once(check, &failure);
+    if (result == SNAPSHOT_TOOK_OVER) return result;
+    if (failure)
+        return refused(failure == ENOMEM   ? "not enough memory for a copy of the process"
+                       : failure == EAGAIN ? "the limit of processes is reached"
+                                           : strerror(failure));
+    if (result != SNAPSHOT_MADE)
+        return snapshot.copy > 0 ? SNAPSHOT_MADE
+                                 : refused("threads of the cells hold locks of the C library");
     snapshot.told_refused = false;
     snapshot.ran_ms = 0;
     snapshot.faults_at_start = minor_faults();
@@ -332,7 +379,6 @@ void snapshot_drop(void)
 
 void snapshot_cell_started(void)
 {
-    snapshot.current = false;
     snapshot.cell_started_ms = now_ms();
 }
 
