@@ -1,7 +1,9 @@
 # Benches in C, built on request: make tests/bench/bench_loop
-EXTRA_PROGRAMS = tests/bench/bench_csv tests/bench/bench_loop
+EXTRA_PROGRAMS = tests/bench/bench_csv tests/bench/bench_loop tests/bench/bench_ridge
 tests_bench_bench_csv_SOURCES = tests/bench/bench_csv.c
 tests_bench_bench_csv_LDADD = libcadre.la
+tests_bench_bench_ridge_SOURCES = tests/bench/bench_ridge.c
+tests_bench_bench_ridge_LDADD = libcadre.la
 tests_bench_bench_loop_SOURCES = tests/bench/bench_loop.c
 tests_bench_bench_loop_LDADD = libcadre.la
 EXTRA_PROGRAMS += tests/bench/bench_load
