@@ -25,16 +25,16 @@ extern "C" {
 /* Codes are negative so that a status can be tested with `< 0`. */
 typedef enum cadre_code {
     CADRE_OK = 0,
-    CADRE_EMEMORY = -1,   /* no memory */
-    CADRE_EINPUT = -2,    /* an argument, option or value that cannot be used */
-    CADRE_EFILE = -3,     /* a file or folder that cannot be read or written */
-    CADRE_EFORMAT = -4,   /* data that is not what its format says */
-    CADRE_ESYSTEM = -5,   /* the system refused (fork, socket, ...) */
-    CADRE_ENUMERIC = -6,  /* a computation without a usable result */
-    CADRE_ETIMEOUT = -7,  /* a limit of time was reached */
-    CADRE_EINTERRUPT = -8,/* stopped by the user */
-    CADRE_ECHILD = -9,    /* another process failed */
-    CADRE_ENOTFOUND = -10 /* a name that does not exist */
+    CADRE_EMEMORY = -1,    /* no memory */
+    CADRE_EINPUT = -2,     /* an argument, option or value that cannot be used */
+    CADRE_EFILE = -3,      /* a file or folder that cannot be read or written */
+    CADRE_EFORMAT = -4,    /* data that is not what its format says */
+    CADRE_ESYSTEM = -5,    /* the system refused (fork, socket, ...) */
+    CADRE_ENUMERIC = -6,   /* a computation without a usable result */
+    CADRE_ETIMEOUT = -7,   /* a limit of time was reached */
+    CADRE_EINTERRUPT = -8, /* stopped by the user */
+    CADRE_ECHILD = -9,     /* another process failed */
+    CADRE_ENOTFOUND = -10  /* a name that does not exist */
 } cadre_code;
 
 typedef struct cadre_error {

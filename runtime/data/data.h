@@ -41,8 +41,8 @@ typedef enum cadre_column_type {
 typedef struct cadre_csv_options {
     char delimiter; /* 0: ',' */
     /* Lists end in NULL; a list that is NULL is the usual one or none. */
-    const char *const *missing;        /* texts of a missing value; NULL: "", "NA", "NaN", "nan", "null",
-                                   "NULL" */
+    const char *const *missing; /* texts of a missing value; NULL: "", "NA", "NaN", "nan", "null",
+                            "NULL" */
     const char *const *text_columns;   /* columns to keep as text whatever they hold */
     const char *const *number_columns; /* columns that must hold numbers: anything else is an
                                           error at its place, not a text column */
