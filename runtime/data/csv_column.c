@@ -69,17 +69,17 @@ static double real_of(int64_t whole)
 int cadre_csv_promote(csv_reader *reader, csv_column *column, cadre_error *error)
 {
     enum { AT_ONCE = 512 };
-    int64_t from[AT_ONCE];
+    int64_t from[AT_ONCE] = {0};
     double to[AT_ONCE];
     for (size_t row = 0; row < reader->flushed; row += AT_ONCE) {
         size_t count = reader->flushed - row < AT_ONCE ? reader->flushed - row : AT_ONCE;
         off_t offset = column->base + (off_t)(row * sizeof *from);
-        if (read_all(reader->shared, from, count * sizeof *from, offset, error) < 0)
-            return error->code;
+        int status = read_all(reader->shared, from, count * sizeof *from, offset, error);
+        if (status < 0) return status;
         for (size_t i = 0; i < count; i++)
             to[i] = real_of(from[i]);
-        if (write_all(reader->shared, to, count * sizeof *to, offset, error) < 0)
-            return error->code;
+        status = write_all(reader->shared, to, count * sizeof *to, offset, error);
+        if (status < 0) return status;
     }
     for (size_t i = 0; i < reader->staged; i++) {
         double value = real_of(column->staged.wholes[i]);

@@ -60,11 +60,11 @@ static double compose_wide(uint64_t mantissa, int exponent)
     int zeros = __builtin_clzll(mantissa);
     if (exponent >= 0) {
         __uint128_t product = (__uint128_t)(mantissa << zeros) * fives[exponent];
-        uint64_t top = (uint64_t)(product >> 64), low = (uint64_t)product;
+        uint64_t top = (uint64_t)(product >> 64);
         int shift = top ? __builtin_clzll(top) : 64;
         product <<= shift;
-        top = (uint64_t)(product >> 64), low = (uint64_t)product;
-        return round_to_double(top, low != 0, exponent - zeros + 64 - shift);
+        return round_to_double((uint64_t)(product >> 64), (uint64_t)product != 0,
+                               exponent - zeros + 64 - shift);
     }
     uint64_t divisor = fives[-exponent];
     int divisor_zeros = __builtin_clzll(divisor);

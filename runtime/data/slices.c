@@ -162,7 +162,7 @@ typedef struct pair_table {
 static bool pair_table_grow(pair_table *pairs)
 {
     pair_table fresh = {.size = pairs->size ? 2 * pairs->size : 256, .count = pairs->count};
-    fresh.pairs = malloc(fresh.size * sizeof *fresh.pairs);
+    fresh.pairs = calloc(fresh.size, sizeof *fresh.pairs);
     fresh.groups = malloc(fresh.size * sizeof *fresh.groups);
     if (!fresh.pairs || !fresh.groups) {
         free(fresh.pairs);

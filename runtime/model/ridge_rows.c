@@ -43,14 +43,12 @@ static int find_categorical(const cadre_table *table, const char *name, const ta
 static int find_columns(const cadre_table *table, const cadre_ridge_options *options,
                         ridge_rows *rows, cadre_error *error)
 {
-    if (find_numeric(table, options->target, &rows->target, error) < 0) return error->code;
-    for (size_t i = 0; i < rows->numeric; i++)
-        if (find_numeric(table, options->numeric[i], &rows->columns[i], error) < 0)
-            return error->code;
-    for (size_t i = 0; i < rows->categorical; i++)
-        if (find_categorical(table, options->categorical[i], &rows->levels[i].column, error) < 0)
-            return error->code;
-    return CADRE_OK;
+    int status = find_numeric(table, options->target, &rows->target, error);
+    for (size_t i = 0; status == CADRE_OK && i < rows->numeric; i++)
+        status = find_numeric(table, options->numeric[i], &rows->columns[i], error);
+    for (size_t i = 0; status == CADRE_OK && i < rows->categorical; i++)
+        status = find_categorical(table, options->categorical[i], &rows->levels[i].column, error);
+    return status;
 }
 
 static inline double number_at(const table_column *column, uint32_t row)
@@ -193,7 +191,7 @@ static int allocate(ridge_rows *rows, size_t count)
 {
     size_t wide = rows->numeric ? rows->numeric : 1;
     if (count > SIZE_MAX / 16 / wide) return CADRE_EMEMORY;
-    rows->row = malloc((count + 1) * sizeof *rows->row);
+    rows->row = calloc(count + 1, sizeof *rows->row);
     rows->features = malloc((count + 1) * wide * sizeof *rows->features);
     rows->targets = malloc((count + 1) * sizeof *rows->targets);
     rows->mean = calloc(wide, sizeof *rows->mean);
@@ -218,10 +216,12 @@ int cadre_ridge_gather(const cadre_slice *slice, const cadre_ridge_options *opti
     rows->columns = calloc(rows->numeric + 1, sizeof *rows->columns);
     rows->levels = calloc(rows->categorical + 1, sizeof *rows->levels);
     if (!rows->columns || !rows->levels) goto no_memory;
-    if (find_columns(slice->table, options, rows, error) < 0) return error->code;
+    int status = find_columns(slice->table, options, rows, error);
+    if (status < 0) return status;
     if (allocate(rows, slice->row_count) < 0) goto no_memory;
     choose_rows(slice, options, rows);
-    if (copy_numbers(slice, rows, error) < 0) return error->code;
+    status = copy_numbers(slice, rows, error);
+    if (status < 0) return status;
     for (size_t i = 0; i < rows->categorical; i++) {
         ridge_levels *levels = &rows->levels[i];
         if (levels->column->type != CADRE_TEXT)
