@@ -11,3 +11,8 @@ tests_bench_bench_load_SOURCES = tests/bench/bench_load.c tests/unit/object_help
     tests/unit/object_helper.h
 tests_bench_bench_load_CFLAGS = $(AM_CFLAGS) -O2
 tests_bench_bench_load_LDADD = libload.la libbase.la
+# Built by make check, not run by it.
+check_PROGRAMS += tests/bench/bench_compile
+tests_bench_bench_compile_SOURCES = tests/bench/bench_compile.c
+tests_bench_bench_compile_CPPFLAGS = $(AM_CPPFLAGS) -DPLUGIN_DIR='"$(abs_top_builddir)/.libs"'
+tests_bench_bench_compile_LDADD = libcompile.la
