@@ -285,15 +285,19 @@ void front_deadlines(cadre_host *host)
 
 /* ---- messages */
 
+static void copy_ends(cadre_host *host)
+{
+    size_t room = sizeof host->ending / sizeof *host->ending;
+    if (host->copy.pid <= 0) return;
+    if (host->ending_count == room) front_reap(host, true);
+    host->ending[host->ending_count++] = host->copy;
+    host->copy = (struct child){0, -1};
+}
+
 static void on_snapshot(cadre_host *host, struct packet *packet)
 {
     pid_t pid = (pid_t)packet->header.number[0];
-    if (host->copy.pid > 0) {
-        size_t room = sizeof host->ending / sizeof *host->ending;
-        if (host->ending_count == room) front_reap(host, true);
-        host->ending[host->ending_count++] = host->copy;
-    }
-    host->copy = (struct child){0, -1};
+    copy_ends(host);
     if (pid <= 1) return;
     host->snapshot_ms = (double)packet->header.number[2] / 1e3;
     host->copy.pid = pid;
@@ -400,6 +404,7 @@ static void read_control(cadre_host *host)
         cadre_packet_free(&packet);
     } else if (status == CADRE_ESYSTEM) {
         front_watch(host, host->control, false); /* nobody is left; the pidfd says the rest */
+        if (host->host.pid > 0 && host->host.pidfd < 0) host_died(host);
     }
 }
 
@@ -423,8 +428,7 @@ static void on_file(cadre_host *host, int file)
     } else if (same(&host->host, file)) {
         host_died(host);
     } else if (same(&host->copy, file)) {
-        host->ending[host->ending_count++] = host->copy;
-        host->copy = (struct child){0, -1};
+        copy_ends(host);
         front_reap(host, false);
     } else {
         front_reap(host, false);

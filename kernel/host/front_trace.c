@@ -87,6 +87,12 @@ void front_keep_cell(cadre_host *host, const cadre_cell *cell)
         defines |= front_defines(segment->object, segment->object_length, segment->entry);
     }
     if (!defines) return; /* none of its functions can be on the stack again */
+    for (size_t i = 0; i < host->kept_count; i++) { /* the same text, run once more */
+        if (!cell->file_name || strcmp(host->kept[i].label, cell->file_name) != 0) continue;
+        forget(host, &host->kept[i]);
+        host->kept[i] = host->kept[--host->kept_count];
+        break;
+    }
     if (host->kept_count == host->kept_capacity) {
         size_t capacity = host->kept_capacity ? 2 * host->kept_capacity : 32;
         struct kept_cell *grown = realloc(host->kept, capacity * sizeof *grown);

@@ -56,12 +56,23 @@ START_TEST(output_is_live)
         "puts(\"started\"); usleep(400000);", "printf(\"50%%\"); usleep(400000);",
         "printf(\"50%%\"); for (volatile long i = 0; i < 400000000; i++);"};
     for (int i = 0; i < 3; i++) {
-        cell_result result = test_run(&session, NULL, bodies[i]);
-        ck_assert_msg(result.first_output_ms > 0 && result.first_output_ms < 60, "%.1f of %.1f ms",
-                      result.first_output_ms, result.ms);
-        ck_assert(result.ms > 100);
-        cell_result_free(&result);
+        double best = 1e9, ms = 0;
+        for (int attempt = 0; attempt < 3 && best >= 50; attempt++) {
+            cell_result result = test_run(&session, NULL, bodies[i]);
+            if (result.first_output_ms < best) best = result.first_output_ms;
+            ms = result.ms;
+            cell_result_free(&result);
+        }
+        ck_assert_msg(best > 0 && best < 50, "%.1f of %.1f ms", best, ms);
+        ck_assert(ms > 100);
     }
+    /* a thread that outlives its cell is heard, too */
+    test_run_ok(&session, "void *late(void *a) { usleep(150000); printf(\"late\"); return a; }",
+                "pthread_t t; pthread_create(&t, 0, late, 0);");
+    cell_result result = {0};
+    test_wait_event(&session, CADRE_HOST_STREAM, &result);
+    ck_assert_str_eq(result.out.data, "late");
+    cell_result_free(&result);
 }
 END_TEST
 
