@@ -6,7 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+/* What cells allocate and never free is theirs to lose. */
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#else
+#define __lsan_disable() ((void)0)
+#define __lsan_enable() ((void)0)
+#endif
 
 struct cell_session {
     cadre_engine *engine;
@@ -85,9 +94,8 @@ cadre_engine *cell_session_engine(cell_session *session)
 static bool read_own_memory(void *context, uint64_t address, void *into, size_t length)
 {
     (void)context;
-    if (address < 4096) return false;
-    memcpy(into, (const void *)(uintptr_t)address, length);
-    return true;
+    struct iovec here = {into, length}, there = {(void *)(uintptr_t)address, length};
+    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)length;
 }
 
 static char *without_colours(const char *text)
@@ -152,7 +160,9 @@ static void run(cell_session *session, cadre_cell *cell, cell_outcome *outcome)
         if (!cell->segments[i].entry) continue;
         void (*entry)(void) =
             (void (*)(void))cadre_module_symbol(modules[i], cell->segments[i].entry);
+        __lsan_disable();
         entry();
+        __lsan_enable();
     }
     fflush(stdout);
     dup2(kept, 1);

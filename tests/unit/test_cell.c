@@ -38,6 +38,23 @@ static void read_text(text *t, const char *code)
 
 /* --- tokens --------------------------------------------------------------------------------- */
 
+static void check_tokens(const char *code, const char *wanted)
+{
+    cell_arena arena = {0};
+    if (setjmp(arena.recover)) ck_abort_msg("no memory");
+    cell_source source = {.name = "cell"};
+    source.text = cell_text_normalise(&arena, code, strlen(code), &source.length);
+    token_list list = {0};
+    cell_tokens_read(&arena, &source, 0, true, &list);
+    cadre_buffer got = {0};
+    for (size_t k = 0; k < list.count; k++)
+        cadre_buffer_printf(&got, "%s%.*s@%u:%u", k ? " " : "", (int)list.items[k].length,
+                            list.items[k].text, list.items[k].line, list.items[k].column);
+    ck_assert_str_eq(got.data, wanted);
+    cadre_buffer_free(&got);
+    cell_arena_free(&arena);
+}
+
 START_TEST(tokens_have_places)
 {
     static const struct {
@@ -57,22 +74,8 @@ START_TEST(tokens_have_places)
         {"int ab\\\nc;", "int@1:1 abc@1:5 ;@2:2"},
         {"<% %>", "<%@1:1 %>@1:4"},
     };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        cell_arena arena = {0};
-        if (setjmp(arena.recover)) ck_abort_msg("no memory");
-        cell_source source = {.name = "cell"};
-        source.text =
-            cell_text_normalise(&arena, table[i].code, strlen(table[i].code), &source.length);
-        token_list list = {0};
-        cell_tokens_read(&arena, &source, 0, true, &list);
-        cadre_buffer got = {0};
-        for (size_t k = 0; k < list.count; k++)
-            cadre_buffer_printf(&got, "%s%.*s@%u:%u", k ? " " : "", (int)list.items[k].length,
-                                list.items[k].text, list.items[k].line, list.items[k].column);
-        ck_assert_str_eq(got.data, table[i].tokens);
-        cadre_buffer_free(&got);
-        cell_arena_free(&arena);
-    }
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        check_tokens(table[i].code, table[i].tokens);
 }
 END_TEST
 

@@ -185,8 +185,8 @@ START_TEST(parameters_are_checked)
         "uint8_t small = 1; bool flag = false; float rate[2] = {1, 2}, single = 1;\n"
         "char label[8] = \"x\"; enum kind { SLOW, FAST } kind = SLOW;\n"
         "const char *name = \"n\"; int grid[2][2]; size_t size = 1; int cpu_count = 1;";
+    cell_session *session = cell_session_new();
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        cell_session *session = cell_session_new();
         json_t *given = json_loads(table[i].json, 0, NULL);
         cell_outcome got = cell_session_run(session, code, given);
         if (table[i].part) {
@@ -198,8 +198,8 @@ START_TEST(parameters_are_checked)
         }
         cell_outcome_free(&got);
         json_decref(given);
-        cell_session_free(session);
     }
+    cell_session_free(session);
 }
 END_TEST
 
