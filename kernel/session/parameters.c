@@ -51,8 +51,12 @@ int parameters_init(parameters *self, const char *kernelspec_dir, const char *en
     *self = (parameters){.fixed = json_object(),
                          .requested = json_object(),
                          .before = json_object(),
+                         .inlined = json_object(),
+                         .inlined_before = json_object(),
                          .applied = json_object()};
-    if (!self->fixed || !self->requested || !self->before || !self->applied) return CADRE_EMEMORY;
+    if (!self->fixed || !self->requested || !self->before || !self->inlined ||
+        !self->inlined_before || !self->applied)
+        return CADRE_EMEMORY;
     if (kernelspec_dir) read_kernelspec(self, kernelspec_dir);
     if (environment && *environment) {
         cadre_error error = {0};
@@ -74,6 +78,8 @@ void parameters_free(parameters *self)
     json_decref(self->fixed);
     json_decref(self->requested);
     json_decref(self->before);
+    json_decref(self->inlined);
+    json_decref(self->inlined_before);
     json_decref(self->applied);
     free(self->problem);
     *self = (parameters){0};
@@ -97,12 +103,15 @@ void parameters_refuse(parameters *self)
 {
     json_object_clear(self->requested);
     json_object_update(self->requested, self->before);
+    json_object_clear(self->inlined);
+    json_object_update(self->inlined, self->inlined_before);
 }
 
 json_t *parameters_merged(const parameters *self)
 {
     json_t *merged = json_copy(self->fixed);
     if (merged) json_object_update(merged, self->requested);
+    if (merged) json_object_update(merged, self->inlined);
     return merged;
 }
 

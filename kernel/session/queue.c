@@ -150,7 +150,7 @@ static void remember_parent(front *self, const cadre_message *message)
 }
 
 /* Parameters before anything of the cell: true when they can be used. */
-static bool take_parameters(front *self)
+static bool take_parameters(front *self, const char *code, size_t length)
 {
     execution *run = self->current;
     cadre_error error = {0};
@@ -160,8 +160,10 @@ static bool take_parameters(front *self)
         self->parameters.problem = NULL;
         return false;
     }
-    if (parameters_request(&self->parameters, run->request->message->metadata, &error) == 0)
-        return true;
+    if (parameters_request(&self->parameters, run->request->message->metadata, &error) == 0) {
+        if (parameters_inline(&self->parameters, code, length, &error) == 0) return true;
+        parameters_refuse(&self->parameters);
+    }
     outcome_fail(run, "ParameterError", error.message, NULL);
     return false;
 }
@@ -210,7 +212,7 @@ static void start(front *self, request *waiting)
         front_publish(self, NULL, "execute_input",
                       json_pack("{sosi}", "code", cadre_json_string(code, length),
                                 "execution_count", run->count));
-    if (take_parameters(self))
+    if (take_parameters(self, code, length))
         execution_prepare(self, code, length);
     else
         execution_finish_cell(self);

@@ -297,6 +297,59 @@ START_TEST(a_refused_value_does_not_stay)
 }
 END_TEST
 
+static int inline_of(parameters *p, const char *code, cadre_error *error)
+{
+    return parameters_inline(p, code, strlen(code), error);
+}
+
+START_TEST(lines_of_a_cell_are_a_channel_of_their_own)
+{
+    parameters p;
+    cadre_error error = {0};
+    parameters_init(&p, NULL, "{\"a\":1,\"b\":1}");
+    request_with(&p, "{\"cadre\":{\"parameters\":{\"b\":2}}}");
+    ck_assert_int_eq(
+        inline_of(&p, "// Parameters\n%parameters {\"b\": 3, \"c\": \"x\"}\nint d;", &error), 0);
+    is(parameters_merged(&p), "{\"a\":1,\"b\":3,\"c\":\"x\"}");
+    /* It stays above what later requests bring, and a comment says the same. */
+    request_with(&p, "{\"cadre\":{\"parameters\":{\"b\":4}}}");
+    ck_assert_int_eq(inline_of(&p, "  //% parameters {\"c\": 5}", &error), 0);
+    is(parameters_merged(&p), "{\"a\":1,\"b\":3,\"c\":5}");
+    parameters_refuse(&p);
+    is(parameters_merged(&p), "{\"a\":1,\"b\":3,\"c\":\"x\"}");
+    static const char *const bad[] = {"%parameters", "%parameters [1]", "%parameters {\"a\": }",
+                                      "%parameters {\"a\":\n1}"};
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_eq(inline_of(&p, bad[i], &error), CADRE_EINPUT);
+    parameters_free(&p);
+}
+END_TEST
+
+START_TEST(only_lines_of_code_are_parameters)
+{
+    static const char *const none[] = {"/*\n%parameters {\"a\": 1}\n*/",
+                                       "// \\\n%parameters {\"a\": 1}",
+                                       "x %parameters {\"a\": 1}",
+                                       "\"a\\\n%parameters {}\"",
+                                       "%parametersx {\"a\": 1}",
+                                       "//% parameter {\"a\": 1}",
+                                       "%",
+                                       "",
+                                       "//%"};
+    parameters_line line;
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        line = (parameters_line){0};
+        ck_assert_msg(!parameters_inline_next(none[i], strlen(none[i]), &line), "%s", none[i]);
+    }
+    char code[] =
+        "int a;\n%parameters {\"a\": 1}\r\nchar *s = \"\\\"\"; // it's\n//%parameters {}\n'";
+    size_t length = strlen(code);
+    parameters_inline_hide(code, length);
+    ck_assert_str_eq(code, "int a;\n                    \r\nchar *s = \"\\\"\"; // it's\n"
+                           "                \n'");
+}
+END_TEST
+
 START_TEST(a_bad_environment_is_told)
 {
     static const char *const bad[] = {"[1]", "{", "7"};
@@ -379,6 +432,8 @@ int main(void)
     tcase_add_test(parts, history_is_bounded);
     tcase_add_test(parts, later_channels_win_and_values_are_applied_once);
     tcase_add_test(parts, a_refused_value_does_not_stay);
+    tcase_add_test(parts, lines_of_a_cell_are_a_channel_of_their_own);
+    tcase_add_test(parts, only_lines_of_code_are_parameters);
     tcase_add_test(parts, a_bad_environment_is_told);
     tcase_add_test(parts, cpus_are_checked_with_both_numbers);
     tcase_add_test(parts, jobs_run_in_order_and_come_back);
