@@ -183,11 +183,6 @@ int cadre_child_start(cadre_child *child, const char *path, char *const *argumen
     }
     child->pid = pid;
     child->pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* close-on-exec by definition */
-    if (child->pidfd < 0) {
-        code = errno;
-        cadre_child_stop(child);
-        return cadre_error_set(error, CADRE_ESYSTEM, "cannot watch %s: %s", path, strerror(code));
-    }
     return 0;
 }
 
@@ -245,13 +240,30 @@ int cadre_child_poll(int fd, int cancel_fd, int64_t deadline, cadre_error *error
     }
 }
 
+/* Where there are no pidfds (valgrind, some sandboxes): asks every few milliseconds. */
+static int wait_by_asking(const cadre_child *child, int cancel_fd, int64_t deadline,
+                          cadre_error *error)
+{
+    enum { PAUSE_MS = 2 };
+    for (;;) {
+        siginfo_t info = {.si_pid = 0};
+        int code = waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOWAIT | WNOHANG);
+        if ((code < 0 && errno != EINTR) || (code == 0 && info.si_pid)) return 0;
+        int64_t next = cadre_clock_ms() + PAUSE_MS;
+        code = cadre_child_poll(-1, cancel_fd, next < deadline ? next : deadline, error);
+        if (code != CADRE_ETIMEOUT || next >= deadline) return code;
+    }
+}
+
 int cadre_child_wait(cadre_child **children, size_t count, int cancel_fd, int64_t deadline,
                      cadre_error *error)
 {
     int result = 0;
     for (size_t i = 0; i < count && result == 0; i++) {
         if (children[i]->pid <= 0) continue;
-        result = cadre_child_poll(children[i]->pidfd, cancel_fd, deadline, error);
+        result = children[i]->pidfd >= 0
+                     ? cadre_child_poll(children[i]->pidfd, cancel_fd, deadline, error)
+                     : wait_by_asking(children[i], cancel_fd, deadline, error);
         if (result == 0) reap(children[i]);
     }
     if (result < 0)

@@ -25,7 +25,7 @@
 
 typedef struct cadre_child {
     pid_t pid; /* 0: none; also the id of its process group */
-    int pidfd; /* readable when it ended */
+    int pidfd; /* readable when it ended; -1: the system has none */
     int status;
 } cadre_child;
 
