@@ -245,7 +245,7 @@ static void publish_result(front *self, json_t *result)
     execution *run = self->current;
     const char *plain =
         json_string_value(json_object_get(json_object_get(result, "data"), "text/plain"));
-    if (plain && run->store_history) history_set_output(self->history, run->count, plain);
+    if (plain && run->store_history) recorder_output(self, run->count, plain);
     json_object_set_new(result, "execution_count", json_integer(run->count));
     streams_finish(&self->streams, front_clock());
     front_publish(self, NULL, "execute_result", result);

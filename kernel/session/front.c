@@ -224,12 +224,14 @@ static void launch(front *self)
 static int serve(front *self, cadre_error *error)
 {
     while (!self->ending) {
-        struct pollfd fds[4];
+        struct pollfd fds[5];
         size_t count = 0;
         fds[count++] = (struct pollfd){.fd = self->signal_fd, .events = POLLIN};
         fds[count++] = (struct pollfd){.fd = worker_fd(self->engine_worker), .events = POLLIN};
         if (self->usage_worker)
             fds[count++] = (struct pollfd){.fd = worker_fd(self->usage_worker), .events = POLLIN};
+        worker *writer = recorder_worker(self->recorder);
+        if (writer) fds[count++] = (struct pollfd){.fd = worker_fd(writer), .events = POLLIN};
         if (self->host)
             fds[count++] = (struct pollfd){.fd = cadre_host_fd(self->host), .events = POLLIN};
         unsigned closed = execute_is_full(self) ? 1u << CADRE_SHELL : 0;
@@ -242,6 +244,7 @@ static int serve(front *self, cadre_error *error)
         take_messages(self, CADRE_STDIN);
         take_jobs(self, self->engine_worker);
         take_jobs(self, self->usage_worker);
+        take_jobs(self, writer);
         hosting_events(self);
         if (!closed) take_messages(self, CADRE_SHELL);
         if (!self->is_launched && front_clock() >= self->launch_at) launch(self);
@@ -271,9 +274,9 @@ static int open_all(front *self, cadre_error *error)
     streams_init(&self->streams, publish_stream, self);
     cadre_wire_server_welcome(self->server);
     front_status(self, NULL, "starting");
-    self->history = history_new();
-    if (!self->history || parameters_init(&self->parameters, self->options->kernelspec_dir,
-                                          getenv("CADRE_PARAMETERS")) < 0)
+    self->recorder = recorder_new();
+    if (!self->recorder || parameters_init(&self->parameters, self->options->kernelspec_dir,
+                                           getenv("CADRE_PARAMETERS")) < 0)
         return cadre_error_set(error, CADRE_EMEMORY, "no memory");
     self->engine_worker = worker_start(error);
     self->launch_at = front_clock() + LAUNCH_DELAY;
@@ -289,7 +292,7 @@ static void close_all(front *self)
     execute_free_all(self);
     cadre_wire_server_close(self->server, LINGER);
     streams_free(&self->streams);
-    history_free(self->history);
+    recorder_free(self);
     parameters_free(&self->parameters);
     free(self->generation_counts);
     free(self->parent);

@@ -5,7 +5,6 @@
 
 #include "cell/cell.h"
 #include "host/host.h"
-#include "session/history.h"
 #include "session/parameters.h"
 #include "session/session.h"
 #include "session/streams.h"
@@ -16,6 +15,7 @@ typedef struct request request; /* an execute_request that waits */
 typedef struct execution execution;
 typedef struct question question; /* a request that waits for the engine */
 typedef struct usage_sample usage_sample;
+typedef struct recorder recorder;
 
 typedef struct front {
     const cadre_session_options *options;
@@ -41,7 +41,7 @@ typedef struct front {
     execution *current;
     uint64_t serial;     /* of the last execution */
     int execution_count; /* of the next cell that counts */
-    history *history;
+    recorder *recorder;
     parameters parameters;
     streams streams;
     char *parent; /* header of the last cell: parent of output that comes late */
@@ -142,6 +142,15 @@ void engine_cancel(front *self);
 void assist_ask(front *self, cadre_channel channel, cadre_message *message); /* stolen */
 void assist_free_all(front *self);
 json_t *assist_is_complete(const cadre_message *message);
+
+/* ---- recorder.c: the history, written and read in a thread of its own */
+recorder *recorder_new(void); /* NULL: no memory */
+void recorder_input(front *self, int line, const char *text, size_t length);
+void recorder_output(front *self, int line, const char *text);
+void recorder_ask(front *self, cadre_channel channel, cadre_message *message); /* stolen */
+worker *recorder_worker(const recorder *self); /* NULL: not started */
+/* What is left is written; waits a moment when another kernel holds the file. */
+void recorder_free(front *self);
 
 /* ---- usage.c */
 void usage_ask(front *self, cadre_channel channel, cadre_message *message); /* stolen */

@@ -207,7 +207,7 @@ static void start(front *self, request *waiting)
         execution_finish_cell(self);
         return;
     }
-    if (run->store_history) history_add(self->history, run->count, code, length);
+    if (run->store_history) recorder_input(self, run->count, code, length);
     if (!run->silent)
         front_publish(self, NULL, "execute_input",
                       json_pack("{sosi}", "code", cadre_json_string(code, length),

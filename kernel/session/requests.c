@@ -37,11 +37,6 @@ static json_t *is_complete(front *self, const cadre_message *message)
     return assist_is_complete(message);
 }
 
-static json_t *history_of(front *self, const cadre_message *message)
-{
-    return history_answer(self->history, message->content);
-}
-
 static json_t *connect_info(front *self, const cadre_message *message)
 {
     (void)message;
@@ -97,7 +92,6 @@ static const struct answer {
 } answers[] = {
     {"kernel_info_request", "kernel_info_reply", kernel_info},
     {"is_complete_request", "is_complete_reply", is_complete},
-    {"history_request", "history_reply", history_of},
     {"connect_request", "connect_reply", connect_info},
     {"comm_info_request", "comm_info_reply", comm_info},
     {"comm_open", NULL, comm_open},
@@ -139,6 +133,10 @@ void front_handle(front *self, cadre_channel channel, cadre_message *message)
     }
     if (strcmp(message->type, "usage_request") == 0) {
         usage_ask(self, channel, message);
+        return;
+    }
+    if (strcmp(message->type, "history_request") == 0) {
+        recorder_ask(self, channel, message);
         return;
     }
     answer(self, channel, message);

@@ -5,11 +5,15 @@
 #include "session/worker.h"
 
 #include <check.h>
+#include <dirent.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- streams: what was published, as "o:text|e:text|" */
@@ -135,10 +139,54 @@ END_TEST
 
 /* ---- history */
 
+static char history_folder[64], history_path[160];
+
+static void begin_folder(void)
+{
+    snprintf(history_folder, sizeof history_folder, "/tmp/cadre-history-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(history_folder));
+    snprintf(history_path, sizeof history_path, "%s/made/history.sqlite", history_folder);
+}
+
+static int entries(const char *name)
+{
+    DIR *list = opendir(name);
+    int count = 0;
+    for (struct dirent *e; list && (e = readdir(list));)
+        if (e->d_name[0] != '.') count++;
+    if (list) closedir(list);
+    return count;
+}
+
+static void end_folder(void)
+{
+    char made[100], name[400];
+    snprintf(made, sizeof made, "%s/made", history_folder);
+    DIR *list = opendir(made);
+    for (struct dirent *e; list && (e = readdir(list));) {
+        snprintf(name, sizeof name, "%s/%s", made, e->d_name);
+        if (e->d_name[0] != '.') unlink(name);
+    }
+    if (list) closedir(list);
+    rmdir(made);
+    ck_assert_int_eq(rmdir(history_folder), 0);
+}
+
+static int add(history *h, int line, const char *input, const char *output, cadre_error *error)
+{
+    history_item value = {.line = line, .is_output = true, .text = (char *)output};
+    history_item item = {.line = line, .text = (char *)input, .length = strlen(input)};
+    if (output) {
+        value.length = strlen(output);
+        item.next = &value;
+    }
+    return history_write(h, &item, error);
+}
+
 static void ask(history *h, const char *request, const char *wanted)
 {
     json_t *content = json_loads(request, 0, NULL);
-    json_t *answer = history_answer(h, content);
+    json_t *answer = history_answer(h, content, NULL);
     char *got = json_dumps(json_object_get(answer, "history"), JSON_COMPACT);
     ck_assert_str_eq(got, wanted);
     free(got);
@@ -148,13 +196,11 @@ static void ask(history *h, const char *request, const char *wanted)
 
 START_TEST(history_is_searched)
 {
-    history *h = history_new();
+    history *h = history_new("");
     ask(h, "{\"hist_access_type\":\"tail\",\"n\":3}", "[]");
-    history_add(h, 1, "int a;", 6);
-    history_add(h, 2, "a + 1", 5);
-    history_set_output(h, 2, "42");
-    history_add(h, 3, "int a;", 6);
-    history_set_output(h, 2, "late");
+    ck_assert_int_eq(add(h, 1, "int a;", NULL, NULL), 0);
+    ck_assert_int_eq(add(h, 2, "a + 1", "42", NULL), 0);
+    ck_assert_int_eq(add(h, 3, "int a;", NULL, NULL), 0);
     ask(h, "{\"hist_access_type\":\"tail\",\"n\":2}", "[[1,2,\"a + 1\"],[1,3,\"int a;\"]]");
     ask(h, "{\"hist_access_type\":\"tail\",\"n\":9,\"output\":true}",
         "[[1,1,[\"int a;\",null]],[1,2,[\"a + 1\",\"42\"]],[1,3,[\"int a;\",null]]]");
@@ -167,9 +213,164 @@ START_TEST(history_is_searched)
     ask(h, "{\"hist_access_type\":\"search\",\"pattern\":\"*a*\",\"unique\":true}",
         "[[1,2,\"a + 1\"],[1,3,\"int a;\"]]");
     ask(h, "{\"hist_access_type\":\"search\",\"pattern\":\"*a*\",\"n\":1}", "[[1,3,\"int a;\"]]");
+    ask(h, "{\"hist_access_type\":\"search\",\"pattern\":\"[i]*' OR 1\"}", "[]");
     ask(h, "{\"hist_access_type\":\"nonsense\",\"n\":1}", "[]");
+    ask(h, "{\"hist_access_type\":\"tail\",\"n\":-1}", "[]");
     ask(h, "{\"hist_access_type\":7,\"n\":null,\"pattern\":5}", "[]");
     history_free(h);
+}
+END_TEST
+
+START_TEST(history_outlives_its_session)
+{
+    struct stat found;
+    begin_folder();
+    history *first = history_new(history_path), *second = history_new(history_path);
+    ck_assert_int_eq(add(first, 1, "int a;", NULL, NULL), 0);
+    ck_assert_int_eq(stat(history_path, &found), 0);
+    ck_assert_int_eq(found.st_mode & 0777, 0600);
+    *strrchr(history_path, '/') = 0;
+    ck_assert_int_eq(stat(history_path, &found), 0);
+    ck_assert_int_eq(found.st_mode & 0777, 0700);
+    history_path[strlen(history_path)] = '/';
+    /* A session that has run nothing yet: the one before is -1, its own is empty. */
+    ask(second, "{\"hist_access_type\":\"range\",\"session\":-1}", "[[1,1,\"int a;\"]]");
+    ask(second, "{\"hist_access_type\":\"range\"}", "[]");
+    /* Two at once. */
+    ck_assert_int_eq(add(second, 1, "int b;", NULL, NULL), 0);
+    ck_assert_int_eq(add(first, 2, "a", "0", NULL), 0);
+    ask(second, "{\"hist_access_type\":\"tail\"}",
+        "[[1,1,\"int a;\"],[1,2,\"a\"],[2,1,\"int b;\"]]");
+    ask(first, "{\"hist_access_type\":\"range\"}", "[[1,1,\"int a;\"],[1,2,\"a\"]]");
+    ask(second, "{\"hist_access_type\":\"range\",\"session\":-1,\"output\":true,\"start\":2}",
+        "[[1,2,[\"a\",\"0\"]]]");
+    ask(second, "{\"hist_access_type\":\"range\",\"session\":-9}", "[]");
+    history_free(first);
+    history_free(second);
+    end_folder();
+}
+END_TEST
+
+static void *write_many(void *argument)
+{
+    int *failed = argument;
+    history *h = history_new(history_path);
+    for (int i = 1; i <= 30; i++)
+        *failed += add(h, i, "x", "1", NULL) < 0;
+    history_free(h);
+    return NULL;
+}
+
+START_TEST(many_kernels_write_one_history)
+{
+    enum { KERNELS = 6 };
+    pthread_t threads[KERNELS];
+    int failed[KERNELS] = {0};
+    begin_folder();
+    for (int i = 0; i < KERNELS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, write_many, &failed[i]), 0);
+    for (int i = 0; i < KERNELS; i++) {
+        pthread_join(threads[i], NULL);
+        ck_assert_int_eq(failed[i], 0);
+    }
+    history *h = history_new(history_path);
+    json_t *request = json_pack("{sssi}", "hist_access_type", "tail", "n", 1000);
+    json_t *answer = history_answer(h, request, NULL);
+    ck_assert_int_eq(json_array_size(json_object_get(answer, "history")), KERNELS * 30);
+    json_decref(answer);
+    json_decref(request);
+    history_free(h);
+    end_folder();
+}
+END_TEST
+
+/* Bytes of the file from `from` on become 0x5a. */
+static void damage(long from)
+{
+    FILE *file = fopen(history_path, "r+e");
+    ck_assert_ptr_nonnull(file);
+    fseek(file, 0, SEEK_END);
+    long end = ftell(file);
+    fseek(file, from, SEEK_SET);
+    for (long i = from; i < end; i++)
+        fputc(0x5a, file);
+    fclose(file);
+}
+
+START_TEST(a_damaged_history_is_set_aside)
+{
+    static const long from[] = {0, 100, 4096};
+    cadre_error error = {0};
+    begin_folder();
+    history *h = history_new(history_path);
+    ck_assert_int_eq(add(h, 1, "int a;", NULL, NULL), 0);
+    history_free(h);
+    damage(from[_i]);
+    h = history_new(history_path);
+    ck_assert_int_eq(add(h, 1, "int b;", NULL, &error), CADRE_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(error.message, ".damaged-"));
+    ck_assert_int_eq(add(h, 2, "int c;", NULL, &error), 0);
+    ask(h, "{\"hist_access_type\":\"tail\"}", "[[1,1,\"int b;\"],[1,2,\"int c;\"]]");
+    history_free(h);
+    *strrchr(history_path, '/') = 0;
+    ck_assert_int_eq(entries(history_path), 2);
+    end_folder();
+}
+END_TEST
+
+START_TEST(a_damaged_history_is_set_aside_by_one_kernel_only)
+{
+    cadre_error error = {0};
+    begin_folder();
+    history *first = history_new(history_path), *second = history_new(history_path);
+    ck_assert_int_eq(add(first, 1, "int a;", NULL, NULL), 0);
+    ck_assert_int_eq(add(second, 1, "int b;", NULL, NULL), 0);
+    damage(0);
+    ck_assert_int_eq(add(first, 2, "int c;", NULL, &error), CADRE_EFORMAT);
+    ck_assert_int_eq(add(second, 2, "int d;", NULL, &error), 0);
+    ask(first, "{\"hist_access_type\":\"tail\"}", "[[1,2,\"int c;\"],[2,2,\"int d;\"]]");
+    history_free(first);
+    history_free(second);
+    *strrchr(history_path, '/') = 0;
+    ck_assert_int_eq(entries(history_path), 2);
+    end_folder();
+}
+END_TEST
+
+START_TEST(a_history_without_a_file_is_kept_in_memory)
+{
+    static const char *const paths[] = {"/proc/none/history.sqlite", "/dev/null/history.sqlite",
+                                        "/dev/null", "relative.sqlite", "/tmp"};
+    cadre_error error = {0};
+    history *h = history_new(paths[_i]);
+    ck_assert_int_eq(add(h, 1, "int a;", NULL, &error), CADRE_EFILE);
+    ck_assert_ptr_nonnull(strstr(error.message, paths[_i]));
+    ck_assert_int_eq(add(h, 2, "int b;", NULL, &error), 0);
+    ask(h, "{\"hist_access_type\":\"tail\"}", "[[1,1,\"int a;\"],[1,2,\"int b;\"]]");
+    history_free(h);
+}
+END_TEST
+
+START_TEST(a_history_that_another_holds_is_not_waited_for_long)
+{
+    sqlite3 *other;
+    cadre_error error = {0};
+    begin_folder();
+    history *h = history_new(history_path);
+    ck_assert_int_eq(add(h, 1, "int a;", NULL, NULL), 0);
+    ck_assert_int_eq(sqlite3_open(history_path, &other), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(other, "BEGIN EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
+    history_hurry(h);
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    ck_assert_int_eq(add(h, 2, "int b;", NULL, &error), CADRE_EFILE);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    ck_assert_int_le(end.tv_sec - begin.tv_sec, 2);
+    sqlite3_close(other);
+    ck_assert_int_eq(add(h, 3, "int c;", NULL, &error), 0);
+    ask(h, "{\"hist_access_type\":\"tail\"}", "[[1,1,\"int a;\"],[1,3,\"int c;\"]]");
+    history_free(h);
+    end_folder();
 }
 END_TEST
 
@@ -187,14 +388,14 @@ END_TEST
 
 START_TEST(history_is_bounded)
 {
-    history *h = history_new();
+    history *h = history_new("");
     size_t length = 8 << 20;
     char *text = calloc(1, length + 1);
     memset(text, 'x', length);
     for (int i = 1; i <= 20; i++)
-        history_add(h, i, text, length);
+        add(h, i, text, NULL, NULL);
     json_t *content = json_pack("{sssi}", "hist_access_type", "tail", "n", 100);
-    json_t *answer = history_answer(h, content), *list = json_object_get(answer, "history");
+    json_t *answer = history_answer(h, content, NULL), *list = json_object_get(answer, "history");
     size_t count = json_array_size(list);
     ck_assert(count >= 1 && count <= 8);
     ck_assert_int_eq(json_integer_value(json_array_get(json_array_get(list, count - 1), 1)), 20);
@@ -430,6 +631,12 @@ int main(void)
     tcase_add_test(parts, history_is_searched);
     tcase_add_test(parts, patterns);
     tcase_add_test(parts, history_is_bounded);
+    tcase_add_test(parts, history_outlives_its_session);
+    tcase_add_test(parts, many_kernels_write_one_history);
+    tcase_add_loop_test(parts, a_damaged_history_is_set_aside, 0, 3);
+    tcase_add_test(parts, a_damaged_history_is_set_aside_by_one_kernel_only);
+    tcase_add_loop_test(parts, a_history_without_a_file_is_kept_in_memory, 0, 5);
+    tcase_add_test(parts, a_history_that_another_holds_is_not_waited_for_long);
     tcase_add_test(parts, later_channels_win_and_values_are_applied_once);
     tcase_add_test(parts, a_refused_value_does_not_stay);
     tcase_add_test(parts, lines_of_a_cell_are_a_channel_of_their_own);
