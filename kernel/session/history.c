@@ -47,7 +47,7 @@ char *history_default_path(void)
         cadre_buffer_puts(&path, chosen);
     else if (data && *data == '/')
         cadre_buffer_printf(&path, "%s/cadre/history.sqlite", data);
-    else if (home && *home == '/')
+    else if (home && *home == '/' && access(home, X_OK) == 0) /* no home is made for a user */
         cadre_buffer_printf(&path, "%s/.local/share/cadre/history.sqlite", home);
     if (path.length == 0) cadre_buffer_puts(&path, "");
     return cadre_buffer_steal(&path);

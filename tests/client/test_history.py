@@ -84,4 +84,4 @@ def test_without_a_folder_the_session_has_its_history(tmp_path):
         with lab.Kernel(env=env) as kernel:
             assert kernel.run("1 + 1").value == "2"
             assert ask(kernel, hist_access_type="tail", n=5, output=True) == [(1, 1, ["1 + 1", "2"])]
-    assert os.listdir(tmp_path) == ["file"]
+    assert os.listdir(tmp_path) == ["file"] and not os.path.exists("/nonexistent")
