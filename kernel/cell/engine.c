@@ -307,6 +307,16 @@ char *cadre_cell_value(const cadre_cell *cell, uint64_t address, size_t size,
     if (cell->value_text) return strdup(cell->value_text);
     const struct cadre_cell_private *mine = cell->private_data;
     if (!cell->has_value || !mine || !mine->types) return NULL;
+    if (mine->value_bounds) { /* its address, then its bounds */
+        uint64_t words[9] = {0};
+        size_t count = mine->value_bounds < 8 ? mine->value_bounds : 8;
+        size_t dimensions[8];
+        if (!read(context, address, words, (count + 1) * sizeof *words)) return NULL;
+        for (size_t i = 0; i < count; i++)
+            dimensions[i] = words[i + 1];
+        return cadre_types_format_array(mine->types, "cadre_value_type", words[0], dimensions,
+                                        count, read, context, NULL);
+    }
     return cadre_types_format(mine->types, "cadre_value_type", address, size, read, context, NULL);
 }
 

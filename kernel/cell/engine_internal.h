@@ -31,8 +31,9 @@ struct cadre_cell_private {
     cell_entry **entries; /* in the order of definition, owned references */
     bool *vanish;         /* the name is taken away instead */
     size_t entry_count;
-    cell_state *state;  /* the session's from then on */
-    cadre_types *types; /* of the segment that has the value, or NULL */
+    cell_state *state;   /* the session's from then on */
+    cadre_types *types;  /* of the segment that has the value, or NULL */
+    size_t value_bounds; /* the value is an array with so many run-time bounds, or 0 */
 };
 
 /* Fills cell->...; never fails but by setting cell->failed. false: memory is gone. */

@@ -351,6 +351,10 @@ cell_entry *cell_entry_for_declarator(cell_translator *t, const declaration *d,
     const char *start = starts[kind == ENTRY_VARIABLE ? 0 : kind == ENTRY_FUNCTION ? 1 : 2];
     const char *line = cell_tokens_text(t->arena, text.items, text.count);
     entry->shown = strdup(line);
+    for (size_t i = one->name; label_after == CELL_NOWHERE && i + 2 < one->whole.end; i++)
+        if (items[i].keyword == KEYWORD_ASM && items[i].kind == TOKEN_NAME &&
+            items[i + 2].kind == TOKEN_STRING && items[i + 2].length > 2)
+            entry->label = strndup(items[i + 2].text + 1, items[i + 2].length - 2);
     if (label_after != CELL_NOWHERE && kind != ENTRY_TYPEDEF)
         entry->label_at = strlen(start) + text_length(t, &text, label_after);
     if (hollow || (one->unsized && kind == ENTRY_VARIABLE))
@@ -364,6 +368,20 @@ cell_entry *cell_entry_for_declarator(cell_translator *t, const declaration *d,
     resolve(t, entry, d->has_typeof || d->is_auto_type);
     if (type && !named_type && type->kind != ENTRY_TAG) entry->provider = cell_entry_keep(type);
     return entry;
+}
+
+void cell_entry_carry_label(cell_translator *t, cell_entry *entry, const cell_entry *before)
+{
+    if (!before || !before->label || entry->label || !entry->label_at ||
+        before->kind != entry->kind)
+        return;
+    char *text = cell_arena_printf(t->arena, "%.*s __asm__(\"%s\")%s", (int)entry->label_at,
+                                   entry->text, before->label, entry->text + entry->label_at);
+    free(entry->text);
+    set_text(t, entry, text);
+    entry->label_at = 0;
+    entry->label = strdup(before->label);
+    if (!entry->label) longjmp(t->arena->recover, 1);
 }
 
 cell_entry *cell_entry_for_macro(cell_translator *t, const token *directive)

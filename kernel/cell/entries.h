@@ -15,6 +15,9 @@ cell_entry *cell_entry_for_macro(cell_translator *t, const token *directive);
 cell_entry *cell_entry_for_undef(cell_translator *t, const char *name, size_t length,
                                  const token *at);
 
+/* A label that an earlier declaration gave (int f(int) __asm__("g")) holds for the definition. */
+void cell_entry_carry_label(cell_translator *t, cell_entry *entry, const cell_entry *before);
+
 /* Fills in words and needs of an entry from its text; false: no memory. */
 bool cell_entry_resolve(cell_names *names, cell_entry *entry, bool all_names);
 

@@ -29,6 +29,7 @@ cell_entry *cell_entry_new(entry_kind kind, const char *name, size_t length)
 
 const char *cell_entry_symbol(const cell_entry *entry, char *buffer, size_t size)
 {
+    if (entry->label) return entry->label;
     if (!entry->place) return entry->spelling ? entry->spelling : entry->name;
     snprintf(buffer, size, "%s$tls", entry->name);
     return buffer;
@@ -54,6 +55,7 @@ void cell_entry_release(cell_entry *entry)
     free(entry->text);
     free(entry->shown);
     free(entry->spelling);
+    free(entry->label);
     free(entry->place);
     free(entry->signature);
     free(entry->dimension_at);

@@ -40,6 +40,7 @@ typedef struct cell_entry {
     uint32_t line, column;
     bool is_forward; /* `struct node;` only */
     bool is_defined; /* has storage or a body */
+    char *label;     /* symbol given by an asm label, or NULL */
     char *spelling;  /* C name and symbol when a header has the name (`gamma$`), or NULL */
     bool is_thread;  /* thread-local by the linker's means: only `extern` ones */
     char *place;     /* thread-local by libgcc's: C text that finds the own copy, or NULL */

@@ -141,6 +141,7 @@ static void plan_declarator(planner *p, planned_item *plan, const declaration *d
     v->declarator = one;
     cell_entry *entry = cell_entry_for_declarator(t, d, one, type, plan->tag);
     if (d->is_typedef && is_identical(p, entry)) return;
+    cell_entry_carry_label(t, entry, current(p, entry));
     if (!d->is_typedef && !d->is_definition && (one->is_function || d->is_extern) &&
         one->initialiser.end <= one->initialiser.first) {
         /* A prototype of what is there already adds nothing; the compiler compares the two. */

@@ -580,6 +580,7 @@ static void remember(preparation *p)
     if (p->state_changed || p->state->headers != p->engine->state->headers)
         mine->state = cell_state_keep(p->state);
     mine->types = p->types;
+    mine->value_bounds = t->value_bounds;
     p->types = NULL;
 }
 

@@ -768,8 +768,41 @@ static void emit_declaration(writer *w, size_t index)
     }
 }
 
+/* `grid` alone as the value, and grid's bounds are this cell's run-time ones: no static type says
+ * how large it is. Its address and its elements' type are handed out instead. */
+static bool emit_array_value(writer *w, size_t index)
+{
+    range r = w->t->plan[index].item->tokens;
+    if (r.end != r.first + 1) return false;
+    for (size_t i = w->first; i < index; i++) {
+        const planned_item *plan = &w->t->plan[i];
+        if (plan->item->kind != ITEM_DECLARATION || !plan->variables) continue;
+        const declaration *d = &plan->item->declaration;
+        for (size_t k = 0; k < d->declarator_count; k++) {
+            const planned_variable *v = &plan->variables[k];
+            if (!v->is_variable_length || !v->declarator->is_array ||
+                !cell_tokens_equal(&w->items[v->declarator->name], &w->items[r.first]))
+                continue;
+            const char *name = c_name(w, v->declarator);
+            cell_emit_generated(&w->e,
+                                "{ static __typeof__(%s) *cadre_value_type __attribute__((used)); "
+                                "struct { void *at; unsigned long bounds[%zu]; } cadre_value = "
+                                "{cadre_at_%s, {0}}; __builtin_memcpy(cadre_value.bounds, "
+                                "cadre_bounds_%s, sizeof cadre_bounds_%s); "
+                                "cadre_hook_value(&cadre_value, sizeof cadre_value, 0); }\n",
+                                type_text(w, d, v->declarator, "", NULL),
+                                v->declarator->bracket_count, name, name, name);
+            w->t->value_bounds = v->declarator->bracket_count;
+            w->out->has_value = true;
+            return true;
+        }
+    }
+    return false;
+}
+
 static void emit_value(writer *w, size_t index)
 {
+    if (emit_array_value(w, index)) return;
     range r = w->t->plan[index].item->tokens;
     const char *open = w->t->promote_value ? "(+(" : "(";
     const char *close = w->t->promote_value ? "))" : ")";

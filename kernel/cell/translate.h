@@ -74,6 +74,7 @@ typedef struct cell_translator {
     size_t segment_count;
     const char *pack; /* the #pragma pack in force while planning, or NULL */
     bool runs_main, main_is_void;
+    size_t value_bounds;     /* the value is an array with so many run-time bounds; 0: it is not */
     cell_entry_list stale;   /* names that were wanted and cannot be used */
     cell_map aliases;        /* names that some unit spells as macros of its own */
     cell_entry_list created; /* all entries made here: one reference each, the caller's to drop */

@@ -34,6 +34,12 @@ char *cadre_types_format(cadre_types *types, const char *pointer_variable, uint6
                          size_t size, cadre_memory_reader read, void *context,
                          cadre_symbolizer symbol);
 
+/* The same for an array at `address` whose elements have that type and whose bounds only the host
+ * knows (`double grid[n];`). At most 8 dimensions. */
+char *cadre_types_format_array(cadre_types *types, const char *pointer_variable, uint64_t address,
+                               const size_t *dimensions, size_t dimension_count,
+                               cadre_memory_reader read, void *context, cadre_symbolizer symbol);
+
 /* The same for a file-scope variable of the object, whose storage is at `address`: for %who and
  * inspection. NULL: no such variable. */
 char *cadre_types_format_variable(cadre_types *types, const char *name, uint64_t address,

@@ -536,6 +536,34 @@ char *cadre_types_format(cadre_types *types, const char *pointer_variable, uint6
     return finish(&text);
 }
 
+char *cadre_types_format_array(cadre_types *types, const char *pointer_variable, uint64_t address,
+                               const size_t *dimensions, size_t dimension_count,
+                               cadre_memory_reader read, void *context, cadre_symbolizer symbol)
+{
+    Dwarf_Die variable, pointer, plain;
+    struct array array = {.dimensions = dimension_count};
+    if (!dimension_count || dimension_count > DIMENSION_LIMIT ||
+        !cadre_types_find(types, pointer_variable, &variable) ||
+        !cadre_type_of(&variable, &pointer) || !cadre_type_strip(&pointer, &plain) ||
+        dwarf_tag(&plain) != DW_TAG_pointer_type || !cadre_type_of(&plain, &array.element))
+        return NULL;
+    array.size = cadre_type_size(&array.element);
+    for (size_t i = 0; i < dimension_count; i++)
+        array.counts[i] = dimensions[i] > INT64_MAX ? 0 : (int64_t)dimensions[i];
+    struct view *view = calloc(1, sizeof *view);
+    cadre_buffer text = {0};
+    if (!view || array.size < 0) {
+        free(view);
+        return NULL;
+    }
+    view->read = read;
+    view->context = context;
+    view->symbol = symbol;
+    format_dimension(view, &text, &array, 0, address, 0);
+    free(view);
+    return finish(&text);
+}
+
 char *cadre_types_format_variable(cadre_types *types, const char *name, uint64_t address,
                                   cadre_memory_reader read, void *context, cadre_symbolizer symbol)
 {
