@@ -26,7 +26,7 @@
 typedef struct cadre_engine cadre_engine;
 
 typedef struct cadre_engine_options {
-    const char *cache_dir;   /* NULL: $XDG_CACHE_HOME/cadre or ~/.cache/cadre; "" : no cache */
+    const char *cache_dir;   /* where compiled cells are kept; NULL or "": nowhere */
     const char *include_dir; /* where <cadre.h> is; NULL: the installed one */
     const char *compiler;    /* NULL: "gcc" on PATH */
 } cadre_engine_options;

@@ -430,6 +430,8 @@ static void on_file(cadre_host *host, int file)
     } else if (same(&host->copy, file)) {
         copy_ends(host);
         front_reap(host, false);
+        /* Nobody is left who could take over. */
+        if (host->state == HOST_DEAD && !host->takeover_pid) host->takeover_deadline = front_now();
     } else {
         front_reap(host, false);
     }

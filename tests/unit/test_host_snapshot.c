@@ -121,6 +121,35 @@ START_TEST(never_means_lost_and_a_new_start)
 }
 END_TEST
 
+/* The copy is stopped, so that it cannot take over before it is killed, too. */
+START_TEST(the_death_of_host_and_copy_is_seen_at_once)
+{
+    test_run_ok(&session, "int w = 1;", "");
+    settle();
+    cell_result result =
+        test_run(&session,
+                 "#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
+                 "#include <unistd.h>",
+                 "char text[200] = \"\", *next = text;"
+                 "FILE *file = fopen(\"/proc/thread-self/children\", \"r\");"
+                 "fgets(text, sizeof text, file); fclose(file);"
+                 "long pids[8]; int count = 0, host = getpid();"
+                 "while (count < 8 && (pids[count] = strtol(next, &next, 10)) > 0) count++;"
+                 "if (fork() == 0) {"
+                 "    for (int i = 0; i < count; i++) kill(pids[i], SIGSTOP);"
+                 "    kill(host, SIGKILL); usleep(200000);"
+                 "    for (int i = 0; i < count; i++) kill(pids[i], SIGKILL);"
+                 "    _exit(0);"
+                 "}"
+                 "sleep(20);");
+    ck_assert_int_eq(result.kind, CADRE_HOST_LOST);
+    ck_assert(result.ms < 5000);
+    cell_result_free(&result);
+    session.generation = 0;
+    test_wait_event(&session, CADRE_HOST_READY, NULL);
+}
+END_TEST
+
 START_TEST(files_stand_where_they_stood)
 {
     test_run_ok(&session, "FILE *in, *out; int raw;",
@@ -314,6 +343,7 @@ static Suite *suite(void)
 #endif
     tcase_add_test(cells, always_goes_back_one_cell);
     tcase_add_test(cells, never_means_lost_and_a_new_start);
+    tcase_add_test(cells, the_death_of_host_and_copy_is_seen_at_once);
     tcase_add_test(cells, files_stand_where_they_stood);
     tcase_add_test(cells, blas_works_after_a_crash);
     tcase_add_test(cells, openmp_works_after_a_crash);
