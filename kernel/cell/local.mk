@@ -18,12 +18,13 @@ libcell_la_SOURCES = \
     kernel/cell/names.c kernel/cell/names.h \
     kernel/cell/parameters.c kernel/cell/parameters.h \
     kernel/cell/plan.c \
-    kernel/cell/prepare.c \
+    kernel/cell/prepare.c kernel/cell/prepare_compile.c kernel/cell/preparation.h \
     kernel/cell/read.c kernel/cell/read.h \
     kernel/cell/session.c kernel/cell/session.h \
     kernel/cell/split.c kernel/cell/split.h \
     kernel/cell/tokens.c kernel/cell/tokens.h \
     kernel/cell/translate.c kernel/cell/translate.h \
-    kernel/cell/uses.c kernel/cell/uses.h
+    kernel/cell/uses.c kernel/cell/uses.h \
+    kernel/cell/write_session.c kernel/cell/write_variables.c kernel/cell/writer.h
 libcell_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 libcell_la_LIBADD = libcompile.la libtypes.la libbase.la $(JANSSON_LIBS) -lm
