@@ -42,43 +42,43 @@ typedef struct cadre_array_report {
 /* One translation unit of a cell, compiled. Segments are loaded together before any of them runs
  * and their entries are called in order. */
 typedef struct cadre_segment {
-    int object_fd;        /* sealed memfd with the ELF relocatable; -1 when use_dlopen */
-    bool use_dlopen;      /* our loader must refuse it (TLS, IFUNC): library_path is a .so */
-    char *library_path;   /* owned; NULL unless use_dlopen */
-    char *entry;          /* symbol `void entry(void)` to call; NULL: definitions only */
-    char **fresh_names;   /* names defined here whose type differs from the earlier definition: */
-    size_t fresh_count;   /*   old callers keep the old storage, the loader makes a new slot */
-    unsigned char *object;/* the same bytes, for types and lines in the front; owned */
+    int object_fd;         /* sealed memfd with the ELF relocatable; -1 when use_dlopen */
+    bool use_dlopen;       /* our loader must refuse it (TLS, IFUNC): library_path is a .so */
+    char *library_path;    /* owned; NULL unless use_dlopen */
+    char *entry;           /* symbol `void entry(void)` to call; NULL: definitions only */
+    char **fresh_names;    /* names defined here whose type differs from the earlier definition: */
+    size_t fresh_count;    /*   old callers keep the old storage, the loader makes a new slot */
+    unsigned char *object; /* the same bytes, for types and lines in the front; owned */
     size_t object_length;
 } cadre_segment;
 
 typedef struct cadre_cell {
     int execution_count;
-    char *file_name;      /* as in DWARF and __FILE__: prefix + Murmur2(text) + ".c" */
+    char *file_name; /* as in DWARF and __FILE__: prefix + Murmur2(text) + ".c" */
 
-    bool failed;          /* then the next three say why and there are no segments */
-    char *error_name;     /* CompileError, ParameterError, MagicError, Interrupted ... */
-    char *error_value;    /* one line */
-    char *traceback;      /* lines with ANSI colours, in the cell's own coordinates In[n]:l:c */
+    bool failed;       /* then the next three say why and there are no segments */
+    char *error_name;  /* CompileError, ParameterError, MagicError, Interrupted ... */
+    char *error_value; /* one line */
+    char *traceback;   /* lines with ANSI colours, in the cell's own coordinates In[n]:l:c */
 
-    char *warnings;       /* compiler warnings in cell coordinates, "" when none (to stderr) */
-    char *notes;          /* remarks such as which parameters a channel overrode, "" when none */
+    char *warnings; /* compiler warnings in cell coordinates, "" when none (to stderr) */
+    char *notes;    /* remarks such as which parameters a channel overrode, "" when none */
 
     cadre_segment *segments;
     size_t segment_count;
-    char **libraries;     /* to dlopen(RTLD_GLOBAL) before loading: "libz.so.1" or a path */
+    char **libraries; /* to dlopen(RTLD_GLOBAL) before loading: "libz.so.1" or a path */
     size_t library_count;
 
-    bool has_value;       /* the last entry stores a value (see host protocol, VALUE) */
-    char *value_text;     /* shown as it stands instead of the stored value ('A'), or NULL */
-    bool runs_main;       /* the cell defines main: its status other than 0 is an error */
+    bool has_value;   /* the last entry stores a value (see host protocol, VALUE) */
+    char *value_text; /* shown as it stands instead of the stored value ('A'), or NULL */
+    bool runs_main;   /* the cell defines main: its status other than 0 is an error */
     struct cadre_cell_private *private_data; /* declarations to commit */
 } cadre_cell;
 
 typedef struct cadre_cell_request {
-    const char *code;      /* UTF-8, borrowed, may hold CRLF and a byte order mark */
+    const char *code; /* UTF-8, borrowed, may hold CRLF and a byte order mark */
     size_t length;
-    int execution_count;   /* the n of In[n] */
+    int execution_count; /* the n of In[n] */
     /* Parameters as merged by the session (channels 2 to 5): object of name -> value to apply
      * now; borrowed, may be NULL. A name declared by this cell gets the value as initialiser; a
      * name declared before is set at the start of the cell; an unknown name is left alone.

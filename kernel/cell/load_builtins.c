@@ -18,32 +18,22 @@ static __int128 multiply_checked(__int128 a, __int128 b, int *overflow)
 /* Helpers of the compiler live in libgcc_s, which the program is linked to for the unwinder, and
  * dlsym finds them there (__divti3, __popcountdi2, __mulvti3, _Float128 and _Float16 arithmetic).
  * These are in libgcc.a only: decimal floating point, and what __builtin_cpu_supports reads. */
-#define DECIMAL(X)                                                                                 \
-    X(adddd3)                                                                                      \
-    X(addsd3)                                                                                      \
-    X(addtd3)                                                                                      \
-    X(divdd3)                                                                                      \
-    X(divsd3)                                                                                      \
-    X(divtd3)                                                                                      \
-    X(eqdd2)                                                                                       \
-    X(eqsd2) X(eqtd2) X(extendddtd2) X(extendddtf) X(extendddxf) X(extenddfdd) X(extenddftd)       \
-        X(extendsddd2) X(extendsddf) X(extendsdtd2) X(extendsdtf) X(extendsdxf) X(extendsfdd)      \
-            X(extendsfsd) X(extendsftd) X(extendtftd) X(extendxftd) X(fixdddi) X(fixddsi)          \
-                X(fixsddi) X(fixsdsi) X(fixtddi) X(fixtdsi) X(fixunsdddi) X(fixunsddsi)            \
-                    X(fixunssddi) X(fixunssdsi) X(fixunstddi) X(fixunstdsi) X(floatdidd)           \
-                        X(floatdisd) X(floatditd) X(floatsidd) X(floatsisd) X(floatsitd)           \
-                            X(floatunsdidd) X(floatunsdisd) X(floatunsditd) X(floatunssidd)        \
-                                X(floatunssisd) X(floatunssitd) X(gedd2) X(gesd2) X(getd2)         \
-                                    X(gtdd2) X(gtsd2) X(gttd2) X(ledd2) X(lesd2) X(letd2) X(ltdd2) \
-                                        X(ltsd2) X(lttd2) X(muldd3) X(mulsd3) X(multd3) X(nedd2)   \
-                                            X(nesd2) X(netd2) X(subdd3) X(subsd3) X(subtd3)        \
-                                                X(truncdddf) X(truncddsd2) X(truncddsf)            \
-                                                    X(truncdfsd) X(truncsdsf) X(trunctddd2)        \
-                                                        X(trunctddf) X(trunctdsd2) X(trunctdsf)    \
-                                                            X(trunctdtf) X(trunctdxf) X(trunctfdd) \
-                                                                X(trunctfsd) X(truncxfdd)          \
-                                                                    X(truncxfsd) X(unorddd2)       \
-                                                                        X(unordsd2) X(unordtd2)
+// clang-format off
+#define DECIMAL(X) \
+    X(adddd3) X(addsd3) X(addtd3) X(divdd3) X(divsd3) X(divtd3) X(eqdd2) X(eqsd2) X(eqtd2) \
+    X(extendddtd2) X(extendddtf) X(extendddxf) X(extenddfdd) X(extenddftd) X(extendsddd2) \
+    X(extendsddf) X(extendsdtd2) X(extendsdtf) X(extendsdxf) X(extendsfdd) X(extendsfsd) \
+    X(extendsftd) X(extendtftd) X(extendxftd) X(fixdddi) X(fixddsi) X(fixsddi) X(fixsdsi) \
+    X(fixtddi) X(fixtdsi) X(fixunsdddi) X(fixunsddsi) X(fixunssddi) X(fixunssdsi) X(fixunstddi) \
+    X(fixunstdsi) X(floatdidd) X(floatdisd) X(floatditd) X(floatsidd) X(floatsisd) X(floatsitd) \
+    X(floatunsdidd) X(floatunsdisd) X(floatunsditd) X(floatunssidd) X(floatunssisd) \
+    X(floatunssitd) X(gedd2) X(gesd2) X(getd2) X(gtdd2) X(gtsd2) X(gttd2) X(ledd2) X(lesd2) \
+    X(letd2) X(ltdd2) X(ltsd2) X(lttd2) X(muldd3) X(mulsd3) X(multd3) X(nedd2) X(nesd2) \
+    X(netd2) X(subdd3) X(subsd3) X(subtd3) X(truncdddf) X(truncddsd2) X(truncddsf) X(truncdfsd) \
+    X(truncsdsf) X(trunctddd2) X(trunctddf) X(trunctdsd2) X(trunctdsf) X(trunctdtf) \
+    X(trunctdxf) X(trunctfdd) X(trunctfsd) X(truncxfdd) X(truncxfsd) X(unorddd2) X(unordsd2) \
+    X(unordtd2)
+// clang-format on
 
 #define DECLARE(symbol) extern char __bid_##symbol[];
 DECIMAL(DECLARE)
