@@ -167,6 +167,7 @@ int front_spawn(cadre_host *host, cadre_error *error)
         status = cadre_error_set(error, CADRE_EMEMORY, "no memory to start the host");
         goto out;
     }
+    front_memory_state("", &host->memory);
     memory = share_memory(host, error);
     if (memory < 0) goto out;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) < 0 ||

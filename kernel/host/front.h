@@ -25,6 +25,12 @@ struct kept_cell {
     size_t *lengths;
 };
 
+/* memory.c: what the system says of memory. */
+typedef struct memory_state {
+    uint64_t group_kills, machine_kills; /* processes killed for want of memory so far */
+    uint64_t limit, peak, machine;       /* bytes; limit UINT64_MAX: none; peak 0: not known */
+} memory_state;
+
 enum host_state { HOST_STOPPED, HOST_RUNS, HOST_DEAD /* and its copy has not spoken yet */ };
 
 struct cadre_host {
@@ -40,6 +46,7 @@ struct cadre_host {
     int dead_status; /* as of waitid: si_code, si_status */
     int dead_code;
     bool killed_for_interrupt, ready_once;
+    memory_state memory;                            /* when the host was started, or last killed */
     uint64_t takeover_deadline, interrupt_deadline; /* ms, monotonic; 0: none */
     pid_t takeover_pid;                             /* spoke before its host was seen dead */
     int64_t takeover_generation;
@@ -80,5 +87,11 @@ void front_keep_cell(cadre_host *host, const cadre_cell *cell);
 void front_forget_cells(cadre_host *host);
 /* Does the object define any global name but `entry`? */
 bool front_defines(const unsigned char *object, size_t length, const char *entry);
+
+/* ---- memory.c */
+/* `root`: "", or a folder that stands for / (tests). */
+void front_memory_state(const char *root, memory_state *state);
+/* A process was killed between the two: appends why when it was for memory. */
+bool front_memory_blame(const memory_state *before, const memory_state *now, cadre_buffer *text);
 
 #endif

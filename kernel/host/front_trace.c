@@ -346,6 +346,16 @@ static void add_consequence(const cadre_host *host, const cadre_host_event *even
         cadre_buffer_puts(text, "; what was sent or received on open sockets stays so");
 }
 
+/* SIGKILL says nothing by itself. */
+static void add_killer(cadre_host *host, cadre_buffer *text)
+{
+    memory_state before = host->memory;
+    front_memory_state("", &host->memory);
+    cadre_buffer_puts(text, "the process of the cells was ");
+    if (!front_memory_blame(&before, &host->memory, text))
+        cadre_buffer_puts(text, "killed, by a cell or by another program");
+}
+
 void front_explain_death(cadre_host *host, cadre_host_event *event, uint64_t back_to)
 {
     static const struct crash_record no_crash;
@@ -377,8 +387,7 @@ void front_explain_death(cadre_host *host, cadre_host_event *event, uint64_t bac
         else
             cadre_buffer_printf(&name, "Signal%d", number);
         if (!copy && number == SIGKILL)
-            cadre_buffer_puts(&text, "the process of the cells was killed: by a cell, by another "
-                                     "program, or by the system for want of memory");
+            add_killer(host, &text);
         else
             add_signal(crash, number, &text);
         add_first_place(host, crash, frames, &text);

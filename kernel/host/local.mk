@@ -7,7 +7,8 @@ libhost_la_SOURCES = \
     kernel/host/front.h \
     kernel/host/front.c \
     kernel/host/front_events.c \
-    kernel/host/front_trace.c
+    kernel/host/front_trace.c \
+    kernel/host/memory.c
 libhost_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 libhost_la_LIBADD = libtypes.la libbase.la $(JANSSON_LIBS)
 

@@ -3,6 +3,7 @@
 
 #include "cpu/cpu.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,15 @@ static void commit(front *self)
     engine_post(self, &work->job, engine_run_commit, execute_committed);
 }
 
+/* What was lost between this cell and the one before, where the user looks now. */
+static void tell_loss(front *self)
+{
+    if (!self->loss || self->current->silent) return;
+    front_note(self, self->loss);
+    free(self->loss);
+    self->loss = NULL;
+}
+
 /* What the launcher of an environment could not give (cadre env exec), once, where it is seen. */
 static void tell_environment(front *self)
 {
@@ -98,6 +108,7 @@ void execute_prepared(void *context, job *base)
         prepare_job_free(work);
         return;
     }
+    tell_loss(self); /* first: it may be why the cell fails */
     run->cell = work->cell;
     work->cell = NULL;
     run->merged = json_incref(work->parameters);
@@ -167,12 +178,29 @@ static void end_done(front *self, cadre_host_event *event)
     commit(self);
 }
 
+/* The reply of this cell tells `text` and where it is written. */
+static void name_log(front *self, const char *text)
+{
+    execution *run = self->current;
+    journal_loss(self, text);
+    if (!self->loss) return;
+    cadre_buffer longer = {0};
+    if (run->traceback) cadre_buffer_printf(&longer, "%s\n%s", run->traceback, self->loss);
+    free(run->traceback);
+    run->traceback = longer.length ? cadre_buffer_steal(&longer) : NULL;
+    free(run->error_value);
+    run->error_value = self->loss;
+    self->loss = NULL;
+}
+
 static void end_rolled_back(front *self, cadre_host_event *event)
 {
     execution *run = self->current;
     int first_lost = hosting_rewind(self, event->generation);
     outcome_fail(run, event->error_name ? event->error_name : "HostError", event->text,
                  event->traceback);
+    /* A crash is the cell's own; a kill came from outside. */
+    if (event->status == SIGKILL && event->text) name_log(self, event->text);
     if (first_lost > 0 && run->traceback) {
         cadre_buffer text = {0};
         cadre_buffer_printf(&text, "%s\nThe state is that before In[%d].", run->traceback,
@@ -194,6 +222,7 @@ static void end_lost(front *self, cadre_host_event *event)
                         event->text ? event->text : "the host process ended");
     outcome_fail(run, event->error_name ? event->error_name : "StateLost",
                  text.data ? text.data : "all variables are lost", event->traceback);
+    if (text.data) name_log(self, text.data);
     cadre_buffer_free(&text);
     hosting_lost(self);
     execution_finish_cell(self);

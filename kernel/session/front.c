@@ -296,6 +296,7 @@ static void close_all(front *self)
     parameters_free(&self->parameters);
     free(self->generation_counts);
     free(self->parent);
+    free(self->loss);
     if (self->signal_fd >= 0) close(self->signal_fd);
 }
 

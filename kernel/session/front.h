@@ -53,6 +53,7 @@ typedef struct front {
     bool is_launched; /* engine and host */
     int64_t launch_at;
     bool ending, restarting;
+    char *loss; /* why the host was started anew, until a cell has told it; NULL: nothing to tell */
 } front;
 
 /* ---- front.c */
@@ -151,6 +152,9 @@ void recorder_ask(front *self, cadre_channel channel, cadre_message *message); /
 worker *recorder_worker(const recorder *self); /* NULL: not started */
 /* What is left is written; waits a moment when another kernel holds the file. */
 void recorder_free(front *self);
+
+/* ---- journal.c: a loss of state goes into a log; self->loss is the text and names the log. */
+void journal_loss(front *self, const char *text);
 
 /* ---- usage.c */
 void usage_ask(front *self, cadre_channel channel, cadre_message *message); /* stolen */

@@ -87,11 +87,13 @@ static void handle_idle_event(front *self, cadre_host_event *event)
         snprintf(text, sizeof text, "%.200s between two cells: %.1500s",
                  event->error_name ? event->error_name : "The host ended",
                  event->text ? event->text : "");
+        journal_loss(self, text);
         front_note(self, text);
         break;
     case CADRE_HOST_LOST:
         snprintf(text, sizeof text, "The state of this session is lost: %.1800s",
                  event->text ? event->text : "the host process ended");
+        journal_loss(self, text);
         front_note(self, text);
         hosting_lost(self);
         break;

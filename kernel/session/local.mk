@@ -4,7 +4,7 @@ libsession_la_SOURCES = kernel/session/session.h kernel/session/front.h kernel/s
     kernel/session/execute.c kernel/session/input.c kernel/session/outcome.c kernel/session/hosting.c \
     kernel/session/engine.c kernel/session/assist.c kernel/session/usage.c \
     kernel/session/streams.h kernel/session/streams.c kernel/session/history.h \
-    kernel/session/history.c kernel/session/recorder.c kernel/session/parameters.h \
+    kernel/session/history.c kernel/session/recorder.c kernel/session/journal.c kernel/session/parameters.h \
     kernel/session/parameters.c kernel/session/inline.c \
     kernel/session/worker.h kernel/session/worker.c \
     runtime/cpu/cpu.c runtime/cpu/quota.c

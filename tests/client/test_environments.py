@@ -119,7 +119,7 @@ def test_larger_than_the_machine_starts_and_says_so_once(environment):
 def test_memory_is_limited_and_the_kernel_lives(environment):
     with lab.Kernel(environment("small", "--vcpus", "1", "--memory", "512M")) as kernel:
         kernel.run("int kept = 7;")
-        kernel.run("""
+        greedy = kernel.run("""
             #include <stdlib.h>
             #include <string.h>
             size_t got = 0;
@@ -130,6 +130,9 @@ def test_memory_is_limited_and_the_kernel_lives(environment):
                 got += 64;
             }
             """, timeout=60)
+        if greedy.error_name == "SIGKILL":
+            assert "the memory limit: 0.5 of 0.5 GB" in greedy.error_text
+            assert "kernel.log" in greedy.error_text
         answer = kernel.run("kept", timeout=30)
         assert answer.value == "7", "the cell ends or is rolled back; the kernel stays"
 

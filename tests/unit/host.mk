@@ -1,6 +1,6 @@
 if HAVE_CHECK
 host_tests = tests/unit/test_host tests/unit/test_host_interrupt \
-    tests/unit/test_host_streams tests/unit/test_host_snapshot
+    tests/unit/test_host_streams tests/unit/test_host_snapshot tests/unit/test_memory
 host_test_helpers = tests/unit/host_helper.c tests/unit/host_helper.h \
     tests/unit/object_helper.c tests/unit/object_helper.h
 host_test_flags = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) \
@@ -26,4 +26,8 @@ tests_unit_test_host_snapshot_SOURCES = tests/unit/test_host_snapshot.c $(host_t
 tests_unit_test_host_snapshot_CPPFLAGS = $(host_test_flags)
 tests_unit_test_host_snapshot_CFLAGS = $(host_test_c_flags)
 tests_unit_test_host_snapshot_LDADD = $(host_test_libraries)
+tests_unit_test_memory_SOURCES = tests/unit/test_memory.c
+tests_unit_test_memory_CPPFLAGS = $(host_test_flags)
+tests_unit_test_memory_CFLAGS = $(host_test_c_flags)
+tests_unit_test_memory_LDADD = $(host_test_libraries)
 endif

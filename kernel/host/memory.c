@@ -1,0 +1,117 @@
+/* Whether the system killed the host for want of memory, and how much it could have had: from the
+ * counters of the cgroup (versions 1 and 2) and of the machine, before and after. */
+#include "host/front.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A file "name value" per line, or with one value alone (name NULL). */
+static bool read_number(const char *path, const char *name, uint64_t *value)
+{
+    char line[256];
+    FILE *file = fopen(path, "re");
+    bool found = false;
+    while (file && !found && fgets(line, sizeof line, file)) {
+        size_t length = name ? strlen(name) : 0;
+        char *end, *digits = line + length;
+        if (name && (strncmp(line, name, length) != 0 || line[length] != ' ')) continue;
+        *value = strtoull(digits, &end, 10);
+        found = end != digits && *end == '\n';
+    }
+    if (file) fclose(file);
+    return found;
+}
+
+static bool read_in(const char *folder, const char *file, const char *name, uint64_t *value)
+{
+    char path[2 * PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/%s", folder, file);
+    return length > 0 && (size_t)length < sizeof path && read_number(path, name, value);
+}
+
+/* Version 2: the least limit of the group and those above it, the kills of the group itself. */
+static void read_version_2(const char *mount, char *folder, memory_state *state)
+{
+    uint64_t value;
+    if (read_in(folder, "memory.events", "oom_kill", &value)) state->group_kills = value;
+    if (read_in(folder, "memory.peak", NULL, &value)) state->peak = value;
+    while (strlen(folder) >= strlen(mount)) {
+        if (read_in(folder, "memory.max", NULL, &value) && value < state->limit) {
+            state->limit = value;
+            if (!read_in(folder, "memory.peak", NULL, &state->peak)) state->peak = value;
+        }
+        char *slash = strrchr(folder, '/');
+        if (!slash) break;
+        *slash = 0;
+    }
+}
+
+static void read_version_1(const char *folder, memory_state *state)
+{
+    uint64_t value;
+    if (read_in(folder, "memory.oom_control", "oom_kill", &value)) state->group_kills = value;
+    if (read_in(folder, "memory.stat", "hierarchical_memory_limit", &value)) state->limit = value;
+    if (read_in(folder, "memory.max_usage_in_bytes", NULL, &value)) state->peak = value;
+}
+
+void front_memory_state(const char *root, memory_state *state)
+{
+    char path[PATH_MAX], line[PATH_MAX], mount[PATH_MAX], folder[2 * PATH_MAX];
+    uint64_t value;
+    *state = (memory_state){.limit = UINT64_MAX};
+    snprintf(path, sizeof path, "%s/proc/vmstat", root);
+    if (read_number(path, "oom_kill", &value)) state->machine_kills = value;
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    FILE *file = fopen(path, "re");
+    if (file && fgets(line, sizeof line, file) && sscanf(line, "MemTotal: %" SCNu64, &value) == 1)
+        state->machine = value * 1024;
+    if (file) fclose(file);
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        char *controllers = strchr(line, ':'),
+             *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group) continue;
+        *controllers++ = 0;
+        *group++ = 0;
+        bool is_first = strcmp(controllers, "memory") == 0;
+        if (!is_first && *controllers) continue;
+        snprintf(mount, sizeof mount, "%.200s/sys/fs/cgroup%s", root, is_first ? "/memory" : "");
+        snprintf(folder, sizeof folder, "%s%s", mount, group);
+        /* In a container the group's own folder may be what is mounted. */
+        if (!read_in(folder, is_first ? "memory.oom_control" : "memory.events", "oom_kill", &value))
+            snprintf(folder, sizeof folder, "%s", mount);
+        if (is_first)
+            read_version_1(folder, state);
+        else
+            read_version_2(mount, folder, state);
+    }
+    if (file) fclose(file);
+}
+
+static double gigabytes(uint64_t bytes)
+{
+    return (double)bytes / (double)(1 << 30);
+}
+
+bool front_memory_blame(const memory_state *before, const memory_state *now, cadre_buffer *text)
+{
+    if (now->group_kills > before->group_kills && now->limit < now->machine) {
+        uint64_t used = now->peak && now->peak < now->limit ? now->peak : now->limit;
+        cadre_buffer_printf(text, "killed by the memory limit: %.1f of %.1f GB were in use",
+                            gigabytes(used), gigabytes(now->limit));
+        return true;
+    }
+    if (now->machine_kills > before->machine_kills || now->group_kills > before->group_kills) {
+        cadre_buffer_printf(text,
+                            "killed by the system, which had no memory left (this machine has "
+                            "%.1f GB)",
+                            gigabytes(now->machine));
+        return true;
+    }
+    return false;
+}
