@@ -71,6 +71,9 @@ typedef struct cadre_cell {
 
     bool has_value;   /* the last entry stores a value (see host protocol, VALUE) */
     char *value_text; /* shown as it stands instead of the stored value ('A'), or NULL */
+    int snapshot;     /* what %snapshot says: 0 auto, 1 always, 2 never */
+    bool resets;      /* %reset: nothing to run; all names go, and so does the host */
+    json_t *payload;  /* for the reply: array, or NULL */
     bool runs_main;   /* the cell defines main: its status other than 0 is an error */
     struct cadre_cell_private *private_data; /* declarations to commit */
 } cadre_cell;
@@ -89,6 +92,10 @@ typedef struct cadre_cell_request {
      * as the program made it. Borrowed, may be NULL: none. */
     const json_t *applied;
     json_t *used;
+    /* Where the values of `parameters` come from, for %params: name -> text; may be NULL. */
+    const json_t *channels;
+    /* The folder that the host is in, for #include "..."; borrowed, NULL: this process's own. */
+    const char *folder;
 } cadre_cell_request;
 
 /* New engine, or NULL. Starts nothing slow: the compiler is warmed up by the first call of
@@ -130,6 +137,9 @@ void cadre_engine_names(cadre_engine *engine, cadre_name_visitor visit, void *co
 /* is_complete of the protocol: "complete", "incomplete" or "invalid"; *indent (may be NULL, size
  * at least 32) gets the white space to continue with. Pure: any thread. */
 const char *cadre_cell_is_complete(const char *code, size_t length, char *indent);
+
+/* Does the text begin with %%bash, %%sh or %%writefile? Then all after its first line is no C. */
+bool cadre_cell_is_raw(const char *code, size_t length);
 
 /* Which top-level variable names does this text declare, in order? For `cadre run`, which
  * refuses unknown parameters before it starts. Array of new strings, NULL-terminated; pure. */

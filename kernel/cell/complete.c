@@ -93,6 +93,11 @@ const char *cadre_cell_is_complete(const char *code, size_t length, char *indent
     return answer;
 }
 
+bool cadre_cell_is_raw(const char *code, size_t length)
+{
+    return cell_raw_body(code, length) > 0;
+}
+
 char **cadre_cell_declared_names(const char *code, size_t length)
 {
     question *volatile q = calloc(1, sizeof *q);

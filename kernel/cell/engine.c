@@ -188,6 +188,7 @@ void cadre_cell_free(cadre_cell *cell)
     free(cell->warnings);
     free(cell->notes);
     free(cell->value_text);
+    json_decref(cell->payload);
     free(cell);
 }
 

@@ -13,7 +13,12 @@ libcell_la_SOURCES = \
     kernel/cell/entries.c kernel/cell/entries.h \
     kernel/cell/headers.c kernel/cell/headers.h \
     kernel/cell/macros.c kernel/cell/macros.h \
-    kernel/cell/magics.c \
+    kernel/cell/magics.c kernel/cell/magics.h \
+    kernel/cell/magics_files.c \
+    kernel/cell/magics_flags.c \
+    kernel/cell/magics_names.c \
+    kernel/cell/magics_shell.c \
+    kernel/cell/magics_time.c \
     kernel/cell/map.c kernel/cell/map.h \
     kernel/cell/names.c kernel/cell/names.h \
     kernel/cell/parameters.c kernel/cell/parameters.h \

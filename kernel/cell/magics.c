@@ -1,316 +1,226 @@
-/* Magics that change how cells are compiled: a table of names, help and handlers. */
-#include "cell/session.h"
+/* The table of magics, and what their handlers share. */
+#include "cell/magics.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <spawn.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-extern char **environ;
+static int magic_help(magic_call *call);
 
-enum { OUTPUT_LIMIT = 65536 };
+/* WHOLE: only as %%; RAW text follows then, no words. STATE: what it does lasts. */
+enum { LINE = 1, WHOLE = 2, STATE = 4, NO_WORDS = 8 };
 
-typedef struct magic_call {
-    cell_words words; /* after the name */
-    const char *program;
-    cell_state *state, *only_here; /* the first is NULL for %% */
-    bool *flags_changed;
-    cadre_error *error;
-} magic_call;
-
-/* Runs a program and takes its standard output; *status is its exit status, -1: did not run. */
-static char *run(char *const *arguments, int *status)
-{
-    int ends[2];
-    *status = -1;
-    if (pipe2(ends, O_CLOEXEC) < 0) return NULL;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-    pid_t child;
-    int failed = posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    cadre_buffer out = {0};
-    char part[4096];
-    ssize_t n = 0;
-    while (!failed && out.length < OUTPUT_LIMIT &&
-           ((n = read(ends[0], part, sizeof part)) > 0 || (n < 0 && errno == EINTR)))
-        if (n > 0) cadre_buffer_append(&out, part, (size_t)n);
-    close(ends[0]);
-    int code = 0;
-    while (!failed && waitpid(child, &code, 0) < 0 && errno == EINTR)
-        ;
-    if (!failed && WIFEXITED(code)) *status = WEXITSTATUS(code);
-    cadre_buffer_puts(&out, "");
-    return cadre_buffer_steal(&out);
-}
-
-/* Splits as a shell does with quotes and backslashes, nothing more. */
-static bool split_words(const char *text, size_t length, cell_words *out)
-{
-    cadre_buffer word = {0};
-    bool inside = false, good = true;
-    char quote = 0;
-    for (size_t i = 0; i <= length && good; i++) {
-        char c = i < length ? text[i] : ' ';
-        if (quote && i < length) {
-            if (c == quote)
-                quote = 0;
-            else
-                cadre_buffer_append(&word, &c, 1);
-        } else if (c == '"' || c == '\'') {
-            quote = c;
-            inside = true;
-        } else if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
-            if (inside || word.length) good = cell_words_add(out, word.data ? word.data : "");
-            cadre_buffer_clear(&word);
-            inside = false;
-        } else {
-            if (c == '\\' && i + 1 < length) c = text[++i];
-            cadre_buffer_append(&word, &c, 1);
-        }
-    }
-    good = good && !word.failed;
-    cadre_buffer_free(&word);
-    return good;
-}
-
-static bool add_both(const magic_call *call, size_t offset, const char *text)
-{
-    cell_words *there = call->state ? (cell_words *)((char *)call->state + offset) : NULL;
-    cell_words *here = (cell_words *)((char *)call->only_here + offset);
-    if (there && !cell_words_has(there, text) && !cell_words_add(there, text)) return false;
-    return cell_words_has(here, text) || cell_words_add(here, text);
-}
-
-/* A library's file: the real one behind libX.so, which may be a link or a linker script. */
-static bool real_library(const char *path, char *out, size_t size)
-{
-    char real[PATH_MAX], text[512];
-    if (!realpath(path, real)) return false;
-    int fd = open(real, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n < 4) return false;
-    text[n] = 0;
-    if (memcmp(text, "\177ELF", 4)) { /* GROUP ( /lib/.../libm.so.6 AS_NEEDED ( ... ) ) */
-        char *start = strstr(text, "GROUP");
-        if (!start) start = strstr(text, "INPUT");
-        char *name = start ? strchr(start, '/') : NULL;
-        if (!name) return false;
-        name[strcspn(name, " \t\n)")] = 0;
-        return snprintf(out, size, "%s", name) < (int)size;
-    }
-    return snprintf(out, size, "%s", real) < (int)size;
-}
-
-static bool is_file(const char *path)
-{
-    struct stat status;
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
-}
-
-static int find_library(const magic_call *call, const char *name)
-{
-    char path[PATH_MAX], real[PATH_MAX];
-    for (size_t i = 0; i < call->only_here->link.count; i++) {
-        const char *flag = call->only_here->link.items[i];
-        if (strncmp(flag, "-L", 2)) continue;
-        snprintf(path, sizeof path, "%s/lib%s.so", flag + 2, name);
-        if (is_file(path) && real_library(path, real, sizeof real)) goto found;
-    }
-    char option[300];
-    snprintf(option, sizeof option, "-print-file-name=lib%.200s.so", name);
-    char *arguments[] = {(char *)call->program, option, NULL};
-    int status;
-    char *answer = run(arguments, &status);
-    if (answer) answer[strcspn(answer, "\n")] = 0;
-    bool there = answer && answer[0] == '/' && real_library(answer, real, sizeof real);
-    free(answer);
-    if (!there)
-        return cadre_error_set(call->error, CADRE_ENOTFOUND,
-                               "-l%s: there is no shared library lib%s.so; install its "
-                               "development package or give its folder with -L",
-                               name, name);
-found:
-    return add_both(call, offsetof(cell_state, libraries), real)
-               ? 0
-               : cadre_error_set(call->error, CADRE_EMEMORY, "no memory");
-}
-
-static int add_link_flag(const magic_call *call, const char *flag)
-{
-    if (!add_both(call, offsetof(cell_state, link), flag))
-        return cadre_error_set(call->error, CADRE_EMEMORY, "no memory");
-    if (!strncmp(flag, "-l", 2) && flag[2]) return find_library(call, flag + 2);
-    if (flag[0] != '-' && strstr(flag, ".so")) {
-        char real[PATH_MAX];
-        if (!real_library(flag, real, sizeof real))
-            return cadre_error_set(call->error, CADRE_EFILE, "%s is no shared library", flag);
-        add_both(call, offsetof(cell_state, libraries), real);
-    }
-    return 0;
-}
-
-static int add_compile_flag(const magic_call *call, const char *flag)
-{
-    static const char *const refused[] = {"-c",  "-S",  "-E", "-o",         "-M",
-                                          "-MM", "-MD", "-x", "-save-temps"};
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (!strcmp(flag, refused[i]))
-            return cadre_error_set(call->error, CADRE_EINPUT,
-                                   "%s decides what the compiler makes; cells need objects", flag);
-    if (!strcmp(flag, "-fopenmp")) {
-        int failed = find_library(call, "gomp");
-        if (failed) return failed;
-    }
-    *call->flags_changed = true;
-    return add_both(call, offsetof(cell_state, flags), flag)
-               ? 0
-               : cadre_error_set(call->error, CADRE_EMEMORY, "no memory");
-}
-
-static int magic_cflags(const magic_call *call)
-{
-    for (size_t i = 0; i < call->words.count; i++) {
-        const char *flag = call->words.items[i];
-        int failed = !strncmp(flag, "-l", 2) || !strncmp(flag, "-L", 2)
-                         ? add_link_flag(call, flag)
-                         : add_compile_flag(call, flag);
-        if (failed) return failed;
-    }
-    return 0;
-}
-
-static int magic_ldflags(const magic_call *call)
-{
-    for (size_t i = 0; i < call->words.count; i++) {
-        int failed = add_link_flag(call, call->words.items[i]);
-        if (failed) return failed;
-    }
-    return 0;
-}
-
-static void drop_standard(cell_words *flags)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < flags->count; i++) {
-        if (!strncmp(flags->items[i], "-std=", 5))
-            free(flags->items[i]);
-        else
-            flags->items[kept++] = flags->items[i];
-    }
-    flags->count = kept;
-}
-
-static int magic_std(const magic_call *call)
-{
-    char flag[64];
-    if (call->words.count != 1)
-        return cadre_error_set(call->error, CADRE_EINPUT, "%%std wants one name, such as gnu17");
-    const char *name = call->words.items[0];
-    snprintf(flag, sizeof flag, "-std=%.40s", strncmp(name, "-std=", 5) ? name : name + 5);
-    if (call->state) drop_standard(&call->state->flags);
-    drop_standard(&call->only_here->flags);
-    return add_compile_flag(call, flag);
-}
-
-static int magic_include_path(const magic_call *call)
-{
-    for (size_t i = 0; i < call->words.count; i++) {
-        char path[PATH_MAX], flag[PATH_MAX + 2];
-        if (!realpath(call->words.items[i], path))
-            return cadre_error_set(call->error, CADRE_EFILE, "%%include-path %s: %s",
-                                   call->words.items[i], strerror(errno));
-        snprintf(flag, sizeof flag, "-I%s", path);
-        int failed = add_compile_flag(call, flag);
-        if (failed) return failed;
-    }
-    return 0;
-}
-
-static int magic_pkg_config(const magic_call *call)
-{
-    char **arguments = calloc(call->words.count + 4, sizeof *arguments);
-    if (!arguments) return cadre_error_set(call->error, CADRE_EMEMORY, "no memory");
-    arguments[0] = "pkg-config";
-    arguments[1] = "--cflags";
-    arguments[2] = "--libs";
-    for (size_t i = 0; i < call->words.count; i++)
-        arguments[i + 3] = call->words.items[i];
-    int status, failed = 0;
-    char *answer = run(arguments, &status);
-    free(arguments);
-    magic_call flags = *call;
-    flags.words = (cell_words){0};
-    if (status != 0 || !answer || !split_words(answer, strlen(answer), &flags.words))
-        failed = cadre_error_set(call->error, CADRE_ENOTFOUND,
-                                 status < 0 ? "%%pkg-config: the program pkg-config is not there"
-                                            : "%%pkg-config: no package of that name is installed");
-    else
-        failed = magic_cflags(&flags);
-    cell_words_free(&flags.words);
-    free(answer);
-    return failed;
-}
-
-static const struct {
-    const char *name, *help;
-    int (*handler)(const magic_call *call);
+static const struct magic {
+    const char *name, *usage, *help;
+    int (*handler)(magic_call *call);
+    int flags;
 } magics[] = {
-    {"cflags", "flags for the compiler, from this cell on (%%cflags: this cell only)",
-     magic_cflags},
-    {"ldflags", "libraries: -lz -L/path file.so", magic_ldflags},
-    {"std", "the C standard: gnu17, c99, gnu2x", magic_std},
-    {"include-path", "folders with headers", magic_include_path},
-    {"pkg-config", "flags and libraries of installed packages", magic_pkg_config},
+    {"time", "%time STATEMENT",
+     "runs the statement and prints its CPU and wall time; %%time: of the whole cell", magic_time,
+     LINE | WHOLE | NO_WORDS},
+    {"timeit", "%timeit [-n N] [-r R] STATEMENT",
+     "runs the statement again and again (so that a run takes 0.2 s at least, 7 runs) and prints "
+     "mean and deviation; %%timeit: the whole cell, whose names are then its own",
+     magic_timeit, LINE | WHOLE | NO_WORDS},
+    {"bash", "%%bash", "gives the rest of the cell to bash", magic_script, WHOLE},
+    {"sh", "%%sh", "gives the rest of the cell to sh", magic_script, WHOLE},
+    {"writefile", "%%writefile [-a] FILE", "writes (-a: appends) the rest of the cell to a file",
+     magic_writefile, WHOLE},
+    {"env", "%env [NAME | NAME=VALUE]", "shows the environment or a variable of it, or sets one",
+     magic_env, LINE | NO_WORDS},
+    {"cd", "%cd FOLDER", "goes to a folder: for files, programs and #include \"...\"", magic_cd,
+     LINE},
+    {"load", "%load FILE", "puts the text of a file into the cell", magic_load, LINE},
+    {"run", "%run FILE.c", "runs a C file as if its text stood here", magic_run, LINE},
+    {"reset", "%reset", "takes all names and flags away: a new process, as after a start",
+     magic_reset, LINE},
+    {"parameters", "%parameters {\"NAME\": VALUE}",
+     "gives values to parameters, as papermill's injected cell does", NULL, LINE},
+    {"snapshot", "%snapshot auto|always|never",
+     "when a copy of the process is made that takes over if a cell crashes", magic_snapshot,
+     LINE | WHOLE | STATE},
+    {"cflags", "%cflags FLAGS",
+     "flags for the compiler, from this cell on; %%cflags: this cell only", magic_cflags,
+     LINE | WHOLE | STATE},
+    {"ldflags", "%ldflags -lz", "libraries: -lz, -L/path, file.so", magic_ldflags,
+     LINE | WHOLE | STATE},
+    {"std", "%std gnu17", "the C standard: gnu17, c99, gnu2x", magic_std, LINE | WHOLE | STATE},
+    {"include-path", "%include-path FOLDERS", "folders with headers", magic_include_path,
+     LINE | WHOLE | STATE},
+    {"pkg-config", "%pkg-config PACKAGES", "flags and libraries of installed packages",
+     magic_pkg_config, LINE | WHOLE | STATE},
+    {"help", "%help [NAME]", "this list, or one line of it", magic_help, LINE},
 };
+enum { MAGIC_COUNT = sizeof magics / sizeof *magics };
+
+int magic_no_memory(const magic_call *call)
+{
+    return cadre_error_set(call->error, CADRE_EMEMORY, "no memory");
+}
+
+void magic_insert(magic_call *call, const char *text)
+{
+    cell_piece piece = {.text = text};
+    CELL_PUSH(call->reading->arena, call->insert, piece);
+}
+
+void magic_insert_source(magic_call *call, size_t first, size_t end)
+{
+    cell_piece piece = {.first = first, .end = end};
+    CELL_PUSH(call->reading->arena, call->insert, piece);
+}
+
+void magic_insert_call(magic_call *call, const char *prototype, const char *statement)
+{
+    magic_insert(call, cell_arena_printf(call->reading->arena, "{ extern %s; %s; }\n", prototype,
+                                         statement));
+}
+
+char *magic_literal(magic_call *call, const char *text, size_t length)
+{
+    char *out = cell_arena_take(call->reading->arena, 8 * length + 3), *at = out;
+    *at++ = '"';
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c < 32 || c == '"' || c == '\\' || c == '?' || c == 127)
+            at += snprintf(at, 5, "\\%03o", c);
+        else
+            *at++ = (char)c;
+        /* One line of C for each line of the text. */
+        if (c == '\n' && i + 1 < length) at = stpcpy(at, "\"\n\"");
+    }
+    *at++ = '"';
+    *at = 0;
+    return out;
+}
+
+const char *magic_path(magic_call *call, const char *name)
+{
+    const char *folder = call->only_here->folder, *home = getenv("HOME");
+    if (name[0] == '~' && (name[1] == '/' || !name[1]) && home)
+        return cell_arena_printf(call->reading->arena, "%s%s", home, name + 1);
+    if (name[0] == '/' || !folder) return name;
+    return cell_arena_printf(call->reading->arena, "%s/%s", folder, name);
+}
+
+int magic_must_begin(magic_call *call)
+{
+    if (!call->reading->stream.count && call->at->source == 0) return 0;
+    return cadre_error_set(call->error, CADRE_EINPUT,
+                           "%%%%%s stands at the beginning of a cell and takes all of it",
+                           call->name);
+}
 
 static int unknown(const char *name, size_t length, cadre_error *error)
 {
-    char known[400] = "";
+    char known[600] = "";
     size_t used = 0;
-    for (size_t i = 0; i < sizeof magics / sizeof *magics && used < sizeof known; i++)
+    for (size_t i = 0; i < MAGIC_COUNT && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%%%s", i ? ", " : "",
                                  magics[i].name);
     return cadre_error_set(error, CADRE_ENOTFOUND, "%%%.*s is no magic; there are: %s",
                            (int)(length < 100 ? length : 100), name, known);
 }
 
-int cell_magic_apply(const char *text, size_t length, const char *program, cell_state *state,
-                     cell_state *only_here, bool *flags_changed, cadre_error *error)
+static const struct magic *find(const char *name, size_t length)
 {
-    bool comment = length > 2 && text[0] == '/';
-    if (comment) text += 2, length -= 2;
-    bool here = length > 1 && text[1] == '%';
-    text += here ? 2 : 1, length -= here ? 2 : 1;
-    while (length && (*text == ' ' || *text == '\t'))
-        text++, length--;
-    size_t name = 0;
-    while (name < length && text[name] != ' ' && text[name] != '\t' && text[name] != '\n')
-        name++;
-    for (size_t i = 0; i < sizeof magics / sizeof *magics; i++) {
-        if (strlen(magics[i].name) != name || memcmp(magics[i].name, text, name)) continue;
-        magic_call call = {.program = program,
-                           .state = here ? NULL : state,
-                           .only_here = only_here,
-                           .flags_changed = flags_changed,
-                           .error = error};
-        int result = split_words(text + name, length - name, &call.words)
-                         ? magics[i].handler(&call)
-                         : cadre_error_set(error, CADRE_EMEMORY, "no memory");
-        cell_words_free(&call.words);
-        return result;
+    for (size_t i = 0; i < MAGIC_COUNT; i++)
+        if (strlen(magics[i].name) == length && !memcmp(magics[i].name, name, length))
+            return &magics[i];
+    return NULL;
+}
+
+static int magic_help(magic_call *call)
+{
+    cadre_buffer text = {0};
+    for (size_t i = 0; i < MAGIC_COUNT; i++)
+        if (!call->words.count)
+            cadre_buffer_printf(&text, "%-32s %s\n", magics[i].usage, magics[i].help);
+    if (!call->words.count)
+        cadre_buffer_printf(
+            &text, "%-32s %s\n%s", "!COMMAND", "runs a command of the shell",
+            "%% instead of % does it for one cell; //% NAME is the same as %NAME.\n");
+    for (size_t i = 0; i < call->words.count; i++) {
+        const char *name = call->words.items[i] + strspn(call->words.items[i], "%");
+        const struct magic *one = find(name, strlen(name));
+        if (!one) {
+            cadre_buffer_free(&text);
+            return unknown(name, strlen(name), call->error);
+        }
+        cadre_buffer_printf(&text, "%s\n    %s\n", one->usage, one->help);
     }
-    return comment ? 0 : unknown(text, name, error);
+    char *shown = cadre_buffer_steal(&text);
+    if (!shown) return magic_no_memory(call);
+    magic_insert_call(call, "int printf(const char *, ...)",
+                      cell_arena_printf(call->reading->arena, "printf(\"%%s\", %s)",
+                                        magic_literal(call, shown, strlen(shown))));
+    free(shown);
+    return 0;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* Sets rest and its place: what follows the first `skip` bytes of the magic. */
+static void set_rest(magic_call *call, size_t skip)
+{
+    const token *at = call->at;
+    call->rest = at->text + skip;
+    call->rest_length = at->length - skip;
+    while (call->rest_length && is_blank(*call->rest))
+        call->rest++, call->rest_length--, skip++;
+    call->rest_offset = at->offset + skip;
+    call->rest_end = at->end;
+    while (call->rest_length && is_blank(call->rest[call->rest_length - 1]))
+        call->rest_length--;
+}
+
+static int call_it(magic_call *call, const struct magic *one)
+{
+    call->name = one->name;
+    if (call->here && !(one->flags & WHOLE))
+        return cadre_error_set(call->error, CADRE_EINPUT, "%%%s has no form with two %%",
+                               one->name);
+    if (!call->here && !(one->flags & LINE))
+        return cadre_error_set(call->error, CADRE_EINPUT,
+                               "%s is written with two %% and stands at "
+                               "the beginning of a cell",
+                               one->usage);
+    call->changes_state = !call->here && (one->flags & STATE);
+    cell_state *state = call->state;
+    if (call->here) call->state = NULL;
+    int result = 0;
+    if (!(one->flags & NO_WORDS) && !magic_split_words(call->rest, call->rest_length, &call->words))
+        result = magic_no_memory(call);
+    else if (one->handler)
+        result = one->handler(call);
+    cell_words_free(&call->words);
+    call->state = state;
+    return result;
+}
+
+int cell_magic_apply(magic_call *call)
+{
+    const char *text = call->at->text;
+    size_t length = call->at->length, at = 0;
+    if (length && *text == '!') {
+        set_rest(call, 1);
+        return magic_shell(call);
+    }
+    bool comment = length > 2 && text[0] == '/';
+    if (comment) at = 2;
+    call->here = at + 1 < length && text[at + 1] == '%';
+    at += call->here ? 2 : 1;
+    while (at < length && (text[at] == ' ' || text[at] == '\t'))
+        at++;
+    size_t name = at;
+    while (at < length && !is_blank(text[at]) && text[at] != '{')
+        at++;
+    const struct magic *one = find(text + name, at - name);
+    if (!one) return comment ? 0 : unknown(text + name, at - name, call->error);
+    set_rest(call, at);
+    return call_it(call, one);
 }

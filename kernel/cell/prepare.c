@@ -1,4 +1,5 @@
 /* From a cell's text to compiled segments: one pass over all the parts of the engine. */
+#include "cell/magics.h"
 #include "cell/preparation.h"
 
 #include <errno.h>
@@ -23,16 +24,25 @@ static void fail_here(preparation *p, const char *name, const token *at, const c
     cell_fail(p->cell, name, message);
 }
 
-static void on_magic(void *context, const token *at)
+static void on_magic(void *context, const token *at, cell_insert *insert)
 {
     preparation *p = context;
     bool flags_changed = false;
     cadre_error error = {0};
     if (p->cell->failed) return;
-    if (cell_magic_apply(at->text, at->length, p->engine->program, p->state, p->only_here,
-                         &flags_changed, &error) < 0)
-        fail_here(p, "MagicError", at, error.message);
-    p->state_changed = true;
+    magic_call call = {.at = at,
+                       .source = &p->reading.sources.items[at->source],
+                       .engine = p->engine,
+                       .request = p->request,
+                       .cell = p->cell,
+                       .reading = &p->reading,
+                       .state = p->state,
+                       .only_here = p->only_here,
+                       .flags_changed = &flags_changed,
+                       .insert = insert,
+                       .error = &error};
+    if (cell_magic_apply(&call) < 0) fail_here(p, "MagicError", at, error.message);
+    if (call.changes_state) p->state_changed = true;
     if (flags_changed) {
         p->learn = true;
         p->reading.stale = true;
@@ -75,8 +85,13 @@ static void on_include(void *context, const token *at, const char *name, const t
     p->state_changed = p->learn = true;
 }
 
-static char *read_file(cell_arena *arena, const char *path, size_t *length)
+/* In the folder where %cd went. */
+static char *read_file(preparation *p, const char *name, size_t *length)
 {
+    cell_arena *arena = &p->arena;
+    const char *path = name;
+    if (name[0] != '/' && p->only_here->folder)
+        path = cell_arena_printf(arena, "%s/%s", p->only_here->folder, name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat status;
     if (fd < 0) return NULL;
@@ -105,14 +120,14 @@ static char *on_open_local(void *context, const char *name, const char *includer
     if (slash && name[0] != '/') {
         char *beside =
             cell_arena_printf(&p->arena, "%.*s/%s", (int)(slash - includer), includer, name);
-        char *text = read_file(&p->arena, beside, length);
+        char *text = read_file(p, beside, length);
         if (text) {
             *path = beside;
             return text;
         }
     }
     *path = cell_arena_copy(&p->arena, name, strlen(name));
-    return read_file(&p->arena, name, length);
+    return read_file(p, name, length);
 }
 
 static void learn(preparation *p)
@@ -194,8 +209,10 @@ static void name_cell(preparation *p)
 static void on_nested_include(void *context)
 {
     preparation *p = context;
-    char folder[PATH_MAX];
-    if (!getcwd(folder, sizeof folder)) return;
+    char current[PATH_MAX];
+    const char *folder = p->only_here->folder;
+    if (!folder) folder = getcwd(current, sizeof current);
+    if (!folder) return;
     if (cell_words_has(&p->only_here->flags, "-iquote")) return;
     if (!cell_words_add(&p->only_here->flags, "-iquote") ||
         !cell_words_add(&p->only_here->flags, folder))
@@ -374,6 +391,8 @@ static void prepare(preparation *p)
     read_cell(p);
     if (cell->failed) return;
     split_cell(p);
+    if (!cell->failed && cell->resets && p->items.count)
+        cell_fail(cell, "MagicError", "%reset stands alone in its cell: it takes all names away");
     if (cell->failed) return;
     translate_cell(p);
     if (cell->failed) return;
@@ -389,6 +408,7 @@ static void prepare(preparation *p)
     }
     find_value_text(p);
     cell->runs_main = p->translator.runs_main;
+    cell->snapshot = p->only_here->snapshot;
     if (!copy_libraries(p)) longjmp(p->arena.recover, 1);
     remember(p);
 }
@@ -424,6 +444,7 @@ bool cell_prepare(cadre_engine *engine, const cadre_cell_request *request, cadre
     p->state = cell_state_copy(engine->state);
     p->only_here = cell_state_copy(engine->state);
     if (!p->state || !p->only_here) goto out;
+    if (request->folder && !(p->only_here->folder = strdup(request->folder))) goto out;
     if (setjmp(p->arena.recover) || setjmp(engine->names.arena.recover)) goto out;
     prepare(p);
     hand_over(p);

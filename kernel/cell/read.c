@@ -314,7 +314,9 @@ static bool is_feature_macro(const char *text, size_t length)
     return false;
 }
 
-static void read_source(cell_reading *r, uint16_t source, int depth);
+static void read_source(cell_reading *r, uint16_t source, int depth, bool magics);
+static void put_file(pass *p, const token *t, const char *name, const char *text, size_t length,
+                     bool magics);
 
 static long bracket_depth(const token_list *list, long depth)
 {
@@ -336,15 +338,7 @@ static bool open_local(pass *p, const token *t, const char *name)
     char *text = r->open_local(r->context, name,
                                p->source ? r->sources.items[p->source].name : NULL, &path, &length);
     if (!text) return false;
-    if (p->depth >= INCLUDE_DEPTH || r->sources.count >= UINT16_MAX) {
-        cell_problem_set(&r->problem, t, false, "#include nested too deeply");
-        return true;
-    }
-    cell_source source = {.name = path};
-    source.text = cell_text_normalise(r->arena, text, length, &source.length);
-    source.original = cell_arena_copy(r->arena, source.text, source.length);
-    CELL_PUSH(r->arena, &r->sources, source);
-    read_source(r, (uint16_t)(r->sources.count - 1), p->depth + 1);
+    put_file(p, t, path, text, length, false);
     return true;
 }
 
@@ -429,24 +423,107 @@ static void directive(pass *p, const token *t)
     }
 }
 
-static void read_source(cell_reading *r, uint16_t source, int depth)
+static void add_name(cell_reading *r, const token *t)
+{
+    if (r->raw_names && t->kind == TOKEN_NAME && t->keyword == KEYWORD_NONE &&
+        !cell_map_get_token(r->raw_names, t))
+        cell_map_put(r->arena, r->raw_names, t->text, t->length, (void *)t->text);
+}
+
+/* A file's text, which stands in the place of a directive or a magic. */
+static void put_file(pass *p, const token *t, const char *name, const char *text, size_t length,
+                     bool magics)
+{
+    cell_reading *r = p->reading;
+    if (p->depth >= INCLUDE_DEPTH || r->sources.count >= UINT16_MAX) {
+        cell_problem_set(&r->problem, t, false, "#include nested too deeply");
+        return;
+    }
+    cell_source source = {.name = name};
+    source.text = cell_text_normalise(r->arena, text, length, &source.length);
+    source.original = cell_arena_copy(r->arena, source.text, source.length);
+    CELL_PUSH(r->arena, &r->sources, source);
+    read_source(r, (uint16_t)(r->sources.count - 1), p->depth + 1, magics);
+}
+
+/* Text of ours is a source of its own; a part of the magic's source keeps its place. */
+static void put_piece(pass *p, const token *magic, const cell_piece *piece)
+{
+    cell_reading *r = p->reading;
+    token_list list = {0};
+    cell_source source = {.name = "cadre-generated"};
+    uint16_t index = p->source;
+    if (piece->text) {
+        if (r->sources.count >= UINT16_MAX) {
+            cell_problem_set(&r->problem, magic, false, "too many magics in one cell");
+            return;
+        }
+        source.length = strlen(piece->text);
+        source.text = cell_arena_copy(r->arena, piece->text, source.length);
+        source.original = source.text;
+        CELL_PUSH(r->arena, &r->sources, source);
+        index = (uint16_t)(r->sources.count - 1);
+    } else {
+        const cell_source *own = &r->sources.items[index];
+        source.length = piece->end;
+        source.text = cell_arena_copy(r->arena, own->original, source.length);
+        blank(&source, 0, piece->first);
+    }
+    cell_tokens_read(r->arena, &source, index, false, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        if (list.items[i].kind == TOKEN_DIRECTIVE) {
+            directive(p, &list.items[i]);
+        } else if (is_active(p)) {
+            add_name(r, &list.items[i]);
+            CELL_PUSH(r->arena, &p->run, list.items[i]);
+        }
+    }
+}
+
+/* Offset in the source from which reading goes on. */
+static size_t magic(pass *p, const token *t)
+{
+    cell_reading *r = p->reading;
+    cell_insert insert = {0};
+    if (!r->magic) {
+        blank_token(r, t);
+        return 0;
+    }
+    flush(p);
+    r->magic(r->context, t, &insert);
+    blank_token(r, t);
+    for (size_t i = 0; i < insert.count; i++)
+        if (!insert.items[i].text) { /* that part is C after all */
+            cell_source *own = &r->sources.items[p->source];
+            memcpy(own->text + insert.items[i].first, own->original + insert.items[i].first,
+                   insert.items[i].end - insert.items[i].first);
+        }
+    for (size_t i = 0; i < insert.count; i++)
+        put_piece(p, t, &insert.items[i]);
+    if (insert.file) {
+        flush(p);
+        put_file(p, t, insert.file, insert.file_text, insert.file_length, true);
+    }
+    return insert.skip_to;
+}
+
+static void read_source(cell_reading *r, uint16_t source, int depth, bool magics)
 {
     pass p = {.reading = r, .source = source, .depth = depth};
     token_list raw = {0};
-    cell_tokens_read(r->arena, &r->sources.items[source], source, depth == 0, &raw);
+    size_t skip_to = 0;
+    cell_tokens_read(r->arena, &r->sources.items[source], source, magics, &raw);
     for (size_t i = 0; i < raw.count; i++) {
         const token *t = &raw.items[i];
+        if (t->offset < skip_to) continue;
         if (t->kind == TOKEN_DIRECTIVE) {
             directive(&p, t);
         } else if (!is_active(&p)) {
             continue;
         } else if (t->kind == TOKEN_MAGIC) {
-            if (r->magic) r->magic(r->context, t);
-            blank_token(r, t);
+            skip_to = magic(&p, t);
         } else {
-            if (r->raw_names && t->kind == TOKEN_NAME && t->keyword == KEYWORD_NONE &&
-                !cell_map_get_token(r->raw_names, t))
-                cell_map_put(r->arena, r->raw_names, t->text, t->length, (void *)t->text);
+            add_name(r, t);
             CELL_PUSH(r->arena, &p.run, *t);
         }
     }
@@ -512,14 +589,45 @@ static void check_brackets(cell_reading *r)
     r->problem.note_column = top->column;
 }
 
+size_t cell_raw_body(const char *code, size_t length)
+{
+    static const char *const names[] = {"bash", "sh", "writefile"};
+    size_t at = 0;
+    if (length > 3 && !memcmp(code, "\xEF\xBB\xBF", 3)) at = 3;
+    while (at < length &&
+           (code[at] == ' ' || code[at] == '\t' || code[at] == '\n' || code[at] == '\r'))
+        at++;
+    if (length - at > 2 && !memcmp(code + at, "//", 2)) at += 2;
+    if (length - at < 3 || memcmp(code + at, "%%", 2) != 0) return 0;
+    for (at += 2; at < length && (code[at] == ' ' || code[at] == '\t');)
+        at++;
+    size_t word = at;
+    while (at < length && code[at] >= 'a' && code[at] <= 'z')
+        at++;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strlen(names[i]) != at - word || memcmp(names[i], code + word, at - word) != 0)
+            continue;
+        if (at < length && !strchr(" \t\r\n", code[at])) return 0;
+        const char *end = memchr(code + at, '\n', length - at);
+        return end ? (size_t)(end + 1 - code) : length;
+    }
+    return 0;
+}
+
 void cell_read(cell_reading *r, const char *name, const char *code, size_t length)
 {
     cell_source cell = {.name = name};
     cell.text = cell_text_normalise(r->arena, code, length, &cell.length);
     cell.original = cell_arena_copy(r->arena, cell.text, cell.length);
     CELL_PUSH(r->arena, &r->sources, cell);
+    size_t body = cell_raw_body(cell.text, cell.length);
+    if (body) {
+        r->body = cell.original + body;
+        r->body_length = cell.length - body;
+        blank(&r->sources.items[0], body, cell.length);
+    }
     bool unclosed = cell_tokens_unclosed(cell.text, cell.length);
-    read_source(r, 0, 0);
+    read_source(r, 0, 0, true);
     refresh(r);
     check_brackets(r);
     if (unclosed && !r->problem.message) {

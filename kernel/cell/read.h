@@ -23,6 +23,21 @@ typedef struct cell_problem {
     uint32_t note_line, note_column;
 } cell_problem;
 
+/* What is put in the place of a magic: C of ours, and parts of the source it stands in. */
+typedef struct cell_piece {
+    const char *text; /* in the arena; NULL: the source's bytes first..end */
+    size_t first, end;
+} cell_piece;
+
+typedef struct cell_insert {
+    cell_piece *items;
+    size_t count, capacity;
+    size_t skip_to;   /* the source's text before this offset is dealt with; 0: only the magic's */
+    const char *file; /* a file whose text stands here, as it is shown; NULL: none */
+    char *file_text;  /* in the arena */
+    size_t file_length;
+} cell_insert;
+
 typedef struct cell_reading {
     cell_arena *arena;
     macro_table *macros; /* the cell's own; parent and lookup are the session's */
@@ -35,7 +50,7 @@ typedef struct cell_reading {
 
     /* Hooks; any may be NULL (then nothing is known, as for is_complete). `at` is the directive
      * or magic. A system header is hoisted: `before` holds the cell's active #defines so far. */
-    void (*magic)(void *context, const token *at);
+    void (*magic)(void *context, const token *at, cell_insert *insert);
     void (*include)(void *context, const token *at, const char *name, const token *before,
                     size_t before_count);
     /* Text of a local header, in the arena, and its path as shown; NULL: not found. */
@@ -50,10 +65,15 @@ typedef struct cell_reading {
     const cell_oracle *oracle; /* knows typedef names; may be NULL */
 
     struct cell_map *raw_names; /* gets every name of the active text as written; may be NULL */
-    token_list defines;         /* active #define directives so far */
-    bool stale;                 /* refresh is due */
+    const char *body; /* what follows a first line such as %%bash: no C; NULL: there is none */
+    size_t body_length;
+    token_list defines; /* active #define directives so far */
+    bool stale;         /* refresh is due */
 } cell_reading;
 
+/* Is the cell's text after its first line no C (%%bash, %%sh, %%writefile)? Offset of that text,
+ * or 0. */
+size_t cell_raw_body(const char *code, size_t length);
 void cell_read(cell_reading *reading, const char *name, const char *code, size_t length);
 
 /* A directive's name token and the text after it. */

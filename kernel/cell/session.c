@@ -51,6 +51,7 @@ cell_state *cell_state_copy(const cell_state *state)
     cell_state *copy = cell_state_new(state->header_text);
     if (!copy) return NULL;
     copy->headers = cell_headers_keep(state->headers);
+    copy->snapshot = state->snapshot;
     if (copy_words(&copy->flags, &state->flags) && copy_words(&copy->link, &state->link) &&
         copy_words(&copy->libraries, &state->libraries) &&
         json_object_update(copy->applied, state->applied) == 0)
@@ -74,6 +75,7 @@ void cell_state_release(cell_state *state)
     cell_headers_release(state->headers);
     json_decref(state->applied);
     free(state->header_text);
+    free(state->folder);
     free(state);
 }
 

@@ -16,6 +16,9 @@ typedef struct cell_words {
     size_t count;
 } cell_words;
 
+/* As cadre_cell.snapshot: what %snapshot said. */
+enum { CELL_SNAPSHOT_AUTO, CELL_SNAPSHOT_ALWAYS, CELL_SNAPSHOT_NEVER };
+
 typedef struct cell_state {
     int references;
     cell_words flags;      /* for the compiler, as the user gave them */
@@ -24,6 +27,8 @@ typedef struct cell_state {
     char *header_text;     /* the directives of the header set */
     cell_headers *headers; /* what they declare; NULL: not learned yet */
     json_t *applied;       /* parameters applied so far */
+    char *folder;          /* of the host now, for this cell alone; NULL: as the front's */
+    int snapshot;          /* cell_snapshot */
 } cell_state;
 
 cell_state *cell_state_new(const char *header_text);
@@ -34,12 +39,6 @@ void cell_state_release(cell_state *state);
 bool cell_words_add(cell_words *words, const char *text); /* copied */
 bool cell_words_has(const cell_words *words, const char *text);
 void cell_words_free(cell_words *words);
-
-/* One magic: `%cflags -O3`, `%%cflags -O3` or `//% cflags -O3`. `state` is changed for good or,
- * for a %% magic, only `only_here` is. 0, or a negative code with *error; `program` is the
- * compiler. Sets *flags_changed when the compiler will see other flags. */
-int cell_magic_apply(const char *text, size_t length, const char *program, cell_state *state,
-                     cell_state *only_here, bool *flags_changed, cadre_error *error);
 
 /* Murmur2, 32 bits, by Austin Appleby's description: what debuggers of Jupyter name cells by. */
 uint32_t cell_murmur2(const void *bytes, size_t length, uint32_t seed);

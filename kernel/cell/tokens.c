@@ -359,6 +359,7 @@ static bool at_magic(const reader *r)
 {
     const char *text = r->text + r->at;
     if (!strncmp(text, "//%", 3)) return true;
+    if (*text == '!') return true; /* the shell wins there; (!ready) is C */
     if (*text != '%') return false;
     text += text[1] == '%' ? 2 : 1;
     return is_name_start((unsigned char)*text);

@@ -2,9 +2,9 @@
  *
  * A cell's text is first normalised (byte order mark dropped, CRLF to LF, NUL to a blank), so
  * that lines and columns are those of the user's text. Directives are one token each, from `#`
- * to the end of the logical line; magics (`%cflags -O3`, `//% cflags -O3`) too, where a statement
- * may begin. Comments and white space are no tokens. Nothing is refused: an unclosed string ends
- * at its line's end, an unclosed comment at the end of the text, and a flag says so.
+ * to the end of the logical line; magics (`%cflags -O3`, `//% cflags -O3`, `!ls`) too, where a
+ * statement may begin. Comments and white space are no tokens. Nothing is refused: an unclosed
+ * string ends at its line's end, an unclosed comment at the end of the text, and a flag says so.
  */
 #ifndef CADRE_CELL_TOKENS_H
 #define CADRE_CELL_TOKENS_H

@@ -69,10 +69,12 @@ void hooks_install(void)
     host_override("cadre_hook_value", (void *)hook_value);
     host_override("cadre_hook_array", (void *)hook_array);
     host_override("cadre_hook_main", (void *)hook_main);
+    hooks_magics_install();
 }
 
 void hooks_start_cell(void)
 {
     free(cell_host.value);
     cell_host.value = NULL;
+    hooks_magics_start_cell();
 }

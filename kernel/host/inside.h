@@ -7,7 +7,7 @@
  *
  *   main.c       start, the loop over requests
  *   run.c        one cell from RUN to DONE, and every way to leave it
- *   hooks.c      what compiled cells call: values, arrays, main
+ *   hooks.c      what compiled cells call: values, arrays, main; hooks_magics.c: for magics
  *   snapshot.c   the copy that waits, and its taking over
  *   crash.c      the handler of fatal signals
  *   interrupt.c  leaving a cell from a signal handler
@@ -103,6 +103,10 @@ void run_end_from_anywhere(enum leave_reason reason, int status, const char *tex
 /* ---- hooks.c */
 void hooks_install(void);
 void hooks_start_cell(void);
+/* ---- hooks_magics.c */
+void hooks_magics_install(void);
+void hooks_magics_start_cell(void);
+void hooks_end_cell(void); /* prints the times that %time has not printed yet */
 
 /* ---- snapshot.c */
 enum snapshot_result { SNAPSHOT_MADE, SNAPSHOT_NONE, SNAPSHOT_TOOK_OVER };

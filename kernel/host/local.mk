@@ -20,6 +20,7 @@ cadre_host_SOURCES = \
     kernel/host/main.c \
     kernel/host/run.c \
     kernel/host/hooks.c \
+    kernel/host/hooks_magics.c \
     kernel/host/snapshot.c \
     kernel/host/crash.c \
     kernel/host/interrupt.c \

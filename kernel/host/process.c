@@ -410,6 +410,7 @@ void process_install(void)
         {"posix_spawn", (void *)cell_posix_spawn},
         {"posix_spawnp", (void *)cell_posix_spawnp},
         {"system", (void *)cell_system},
+        {"cadre_hook_system", (void *)cell_system}, /* also where a cell has a system of its own */
         {"popen", (void *)cell_popen},
         {"pclose", (void *)cell_pclose},
         {"close", (void *)cell_close},

@@ -253,6 +253,7 @@ static void execute_and_report(const struct plan *plan)
         interrupt_stop();
         if (again == LEAVE_INTERRUPT || again == LEAVE_ERROR) reason = again;
     }
+    hooks_end_cell();
     streams_cell(false);
     streams_flush();
     report_done(reason);

@@ -108,6 +108,7 @@ void prepare_job_free(prepare_job *work)
     if (!work) return;
     free(work->code);
     free(work->problem);
+    free(work->folder);
     json_decref(work->parameters);
     json_decref(work->applied);
     json_decref(work->used);
@@ -127,6 +128,7 @@ void engine_run_prepare(job *base)
                                  .length = work->length,
                                  .execution_count = work->execution_count,
                                  .parameters = work->parameters,
+                                 .folder = work->folder,
                                  .applied = work->applied,
                                  .used = work->used};
     work->cell = cadre_engine_prepare(self->engine, &wanted);

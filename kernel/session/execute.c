@@ -25,6 +25,7 @@ void execution_prepare(front *self, const char *code, size_t length)
         work->applied = parameters_unchanged(&self->parameters, work->parameters);
     }
     work->serial = run->serial;
+    work->folder = hosting_folder(self);
     run->phase = PREPARING;
     engine_post(self, &work->job, engine_run_prepare, execute_prepared);
 }
@@ -45,7 +46,7 @@ static void run_in_host(front *self)
     cadre_host_run_request wanted = {.cell = run->cell,
                                      .generation = self->generation,
                                      .allow_stdin = run->allow_stdin,
-                                     .snapshot = CADRE_SNAPSHOT_AUTO};
+                                     .snapshot = (cadre_snapshot_policy)run->cell->snapshot};
     run->phase = RUNNING;
     if (cadre_host_run(self->host, &wanted, &error) < 0) {
         outcome_fail(run, "HostError", error.message, NULL);
@@ -134,7 +135,11 @@ void execute_prepared(void *context, job *base)
     if (run->cell->warnings && *run->cell->warnings) front_note(self, run->cell->warnings);
     if (run->cell->notes && *run->cell->notes) front_note(self, run->cell->notes);
     run->runs_main = run->cell->runs_main;
-    if (run->cell->segment_count == 0)
+    if (run->cell->payload) json_array_extend(run->payload, run->cell->payload);
+    if (run->cell->resets) {
+        hosting_reset(self);
+        execution_finish_cell(self);
+    } else if (run->cell->segment_count == 0)
         commit(self);
     else
         run_in_host(self);

@@ -44,6 +44,7 @@ struct execution {
 
     void *next_expression; /* iterator over the request's user_expressions */
     json_t *expressions;   /* results */
+    json_t *payload;       /* for the reply: array */
 
     bool asks_input;
     int64_t input_retry, input_end; /* the requester's stdin is not connected yet; 0: it is */

@@ -97,6 +97,10 @@ void hosting_pause(front *self);
 int hosting_rewind(front *self, uint64_t generation);
 /* The host and its copies are gone: everything starts anew, with no names. */
 void hosting_lost(front *self);
+/* %reset: the same because the user wants it. */
+void hosting_reset(front *self);
+/* The folder that the host is in, new; NULL: not known, as at the start. */
+char *hosting_folder(const front *self);
 /* A cell was committed. */
 void hosting_generation(front *self, uint64_t generation, int execution_count);
 
@@ -112,6 +116,7 @@ typedef struct prepare_job {
     char *code;
     size_t length;
     int execution_count;
+    char *folder;                        /* that the host is in, or NULL */
     json_t *parameters, *applied, *used; /* used by this job alone until it is done */
     cadre_cell *cell;                    /* NULL: no memory, or see problem */
     char *problem;

@@ -1,9 +1,11 @@
 /* The host's side of the front: starting it, taking its events, keeping unread output bounded. */
 #include "session/front.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Output that no client has taken: the cell waits above the first, goes on below the second. */
 #define UNREAD_HIGH ((size_t)48 << 20)
@@ -65,13 +67,36 @@ int hosting_rewind(front *self, uint64_t generation)
     return first_lost;
 }
 
-void hosting_lost(front *self)
+static void forget_all(front *self)
 {
     self->generation = 0;
     self->names_are_old = true;
     parameters_rewind(&self->parameters, 0);
     engine_rewind(self, 0);
     self->host_is_ready = false;
+}
+
+char *hosting_folder(const front *self)
+{
+    char link[64], folder[PATH_MAX];
+    if (!self->host || cadre_host_pid(self->host) <= 0) return NULL;
+    snprintf(link, sizeof link, "/proc/%ld/cwd", (long)cadre_host_pid(self->host));
+    ssize_t length = readlink(link, folder, sizeof folder);
+    return length > 0 && (size_t)length < sizeof folder ? strndup(folder, (size_t)length) : NULL;
+}
+
+void hosting_reset(front *self)
+{
+    cadre_error error = {0};
+    hosting_stop(self);
+    forget_all(self);
+    /* If it does not come up, the next cell tries again and says why. */
+    (void)hosting_start(self, &error);
+}
+
+void hosting_lost(front *self)
+{
+    forget_all(self);
     /* It has started itself anew (READY follows), unless it never came up: then the next cell
      * tries again. */
     if (cadre_host_pid(self->host) <= 0) hosting_stop(self);

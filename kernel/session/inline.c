@@ -1,6 +1,7 @@
 /* Channel 5: parameters that stand in the text of a cell. */
 #include "session/parameters.h"
 
+#include "cell/cell.h"
 #include "wire/wire.h"
 
 #include <string.h>
@@ -61,6 +62,7 @@ bool parameters_inline_next(const char *code, size_t length, parameters_line *li
 {
     place now = CODE;
     bool begins = true; /* a line begins here, outside of comments and literals */
+    if (!line->end && cadre_cell_is_raw(code, length)) return false; /* text of a file or script */
     for (size_t at = line->end; at < length; at++) {
         size_t values = begins && now == CODE ? values_of(code, length, at) : 0;
         if (values) {

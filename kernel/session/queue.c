@@ -25,6 +25,7 @@ static void execution_free(execution *run)
     outcome_forget(run);
     execution_request_free(run->request);
     json_decref(run->expressions);
+    json_decref(run->payload);
     free(run->prompt);
     free(run);
 }
@@ -105,8 +106,8 @@ void execution_reply(front *self, json_t *error)
         json_decref(error);
         if (run->stop_on_error && !run->silent) abort_queued(self);
     } else {
-        content =
-            json_pack("{sss[]sO}", "status", "ok", "payload", "user_expressions", run->expressions);
+        content = json_pack("{sssOsO}", "status", "ok", "payload", run->payload, "user_expressions",
+                            run->expressions);
     }
     reply(self, content);
     front_status(self, NULL, "idle");
@@ -185,6 +186,7 @@ static void start(front *self, request *waiting)
     run->stop_on_error = flag_of(content, "stop_on_error", true);
     run->count = self->execution_count;
     run->expressions = json_object();
+    run->payload = json_array();
     run->next_expression = json_object_iter(json_object_get(content, "user_expressions"));
     cadre_date_now(run->started);
     /* What came since the last cell, of threads and children that it left, is still its own. */
