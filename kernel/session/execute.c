@@ -189,10 +189,13 @@ static void name_log(front *self, const char *text)
     execution *run = self->current;
     journal_loss(self, text);
     if (!self->loss) return;
-    cadre_buffer longer = {0};
-    if (run->traceback) cadre_buffer_printf(&longer, "%s\n%s", run->traceback, self->loss);
-    free(run->traceback);
-    run->traceback = longer.length ? cadre_buffer_steal(&longer) : NULL;
+    const char *log = strstr(self->loss, "(log: ");
+    if (run->traceback && log) {
+        cadre_buffer longer = {0};
+        cadre_buffer_printf(&longer, "%s\n%s", run->traceback, log);
+        free(run->traceback);
+        run->traceback = cadre_buffer_steal(&longer);
+    }
     free(run->error_value);
     run->error_value = self->loss;
     self->loss = NULL;

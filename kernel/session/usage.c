@@ -28,6 +28,7 @@ typedef struct usage_job {
 typedef struct process {
     long pid, parent;
     double seconds;
+    char name[32]; /* of the program: cadre-kernel is the front, cadre-host runs cells */
     bool ours;
 } process;
 
@@ -46,11 +47,13 @@ static bool read_process(long pid, process *into)
     fclose(file);
     text[length] = 0;
     /* The name may hold anything, parentheses too: the last one ends it. */
-    const char *rest = strrchr(text, ')');
+    const char *rest = strrchr(text, ')'), *name = strchr(text, '(');
     unsigned long user, system;
     if (!rest || sscanf(rest + 1, " %*c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
                         &into->parent, &user, &system) != 3)
         return false;
+    if (!name || name > rest) return false;
+    snprintf(into->name, sizeof into->name, "%.*s", (int)(rest - name - 1), name + 1);
     into->pid = pid;
     into->seconds = (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
     into->ours = false;
@@ -174,9 +177,10 @@ static void run_usage(job *base)
         double bytes = memory_of(list[i].pid);
         memory += bytes;
         now.kernel_seconds += list[i].seconds;
-        json_array_append_new(processes,
-                              json_pack("{sIsIsf}", "pid", (json_int_t)list[i].pid, "memory",
-                                        (json_int_t)bytes, "cpu_seconds", list[i].seconds));
+        json_array_append_new(
+            processes, json_pack("{sIsosIsf}", "pid", (json_int_t)list[i].pid, "name",
+                                 cadre_json_string(list[i].name, strlen(list[i].name)), "memory",
+                                 (json_int_t)bytes, "cpu_seconds", list[i].seconds));
     }
     free(list);
     host_time(&now.host_busy, &now.host_total);

@@ -1,15 +1,21 @@
 """Starting, stopping, restarting, interrupting: as clients do it, and what is left afterwards."""
+import contextlib
+import json
 import os
 import pathlib
 import signal
+import subprocess
 import time
 import uuid
 
 import pytest
+from jupyter_client import BlockingKernelClient
 
 import lab
 
-ROUNDS = 200 if os.environ.get("CADRE_TEST_LONG") == "yes" else 20
+LONG = os.environ.get("CADRE_TEST_LONG") == "yes"
+ROUNDS = 1000 if LONG else 10     # with a cell, through Jupyter's manager
+STARTS = 10000 if LONG else 200   # the program alone
 
 
 def shared_memory():
@@ -30,6 +36,80 @@ def test_starts_and_stops_leave_nothing(tmp_path):
             [lab.processes().get(pid) for pid in lab.marked(mark)]
     assert shared_memory() <= before
     assert list(tmp_path.iterdir()) == []
+
+
+def bare_start(folder, number, environment):
+    """The program without a manager, which takes far longer than the kernel: (process, file)."""
+    path = folder / f"kernel-{number}.json"
+    path.write_text(json.dumps({
+        "transport": "tcp", "ip": "127.0.0.1", "key": "k", "signature_scheme": "hmac-sha256",
+        "shell_port": 0, "iopub_port": 0, "stdin_port": 0, "control_port": 0, "hb_port": 0}))
+    path.chmod(0o600)
+    program = pathlib.Path(os.environ["CADRE_TEST_PREFIX"], "bin", "cadre-kernel")
+    return subprocess.Popen([program, "-f", path], env={**os.environ, **environment},
+                            stdin=subprocess.DEVNULL), path
+
+
+def ports(path):
+    info = json.loads(path.read_text())
+    return [info[f"{name}_port"] for name in ("shell", "iopub", "stdin", "control", "hb")]
+
+
+@contextlib.contextmanager
+def client_of(path):
+    client = BlockingKernelClient(connection_file=str(path))
+    client.load_connection_file()
+    client.start_channels()
+    try:
+        yield client
+    finally:
+        client.stop_channels()
+
+
+def control(client, kind, content):
+    message = client.session.msg(kind, content)
+    client.control_channel.send(message)
+    return client.control_channel.get_msg(timeout=10)["content"]
+
+
+def test_very_many_starts_and_stops(tmp_path):
+    """Every second one is stopped by a message, the others by a signal, at any moment."""
+    mark = f"CADRE_TEST_MARK={uuid.uuid4()}"
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    environment = {**dict([mark.split("=")]), "TMPDIR": str(temporary)}
+    for number in range(STARTS):
+        process, path = bare_start(tmp_path, number, environment)
+        if number % 2 == 0:
+            assert lab.eventually(lambda: all(ports(path)), step=0.002)
+            with client_of(path) as client:
+                assert control(client, "shutdown_request", {"restart": False})["status"] == "ok"
+        else:
+            time.sleep(number % 40 * 0.002)
+            process.terminate()
+        status = process.wait(timeout=10)
+        # A signal that comes before the program has said what it means to it ends it at once.
+        assert status == 0 or number % 2 and status == -signal.SIGTERM
+        path.unlink()
+    assert lab.eventually(lambda: not lab.marked(mark)), \
+        [lab.processes().get(pid) for pid in lab.marked(mark)]
+    assert list(temporary.iterdir()) == []
+
+
+def test_many_kernels_at_once(tmp_path):
+    """No two choose the same port, all answer, all end."""
+    mark = f"CADRE_TEST_MARK={uuid.uuid4()}"
+    started = [bare_start(tmp_path, number, dict([mark.split("=")])) for number in range(32)]
+    assert lab.eventually(lambda: all(all(ports(path)) for _, path in started), timeout=30)
+    chosen = [port for _, path in started for port in ports(path)]
+    assert len(chosen) == len(set(chosen)) == 32 * 5
+    for process, path in started:
+        with client_of(path) as client:
+            assert control(client, "kernel_info_request", {})["implementation"] == "cadre"
+            control(client, "shutdown_request", {"restart": False})
+    for process, _ in started:
+        assert process.wait(timeout=30) == 0
+    assert lab.eventually(lambda: not lab.marked(mark))
 
 
 def test_shutdown_while_a_cell_runs():
@@ -53,10 +133,10 @@ def test_everything_ends_with_the_front(number):
 
 
 def test_restart_is_a_clean_kernel_on_the_same_ports(kernel):
-    ports = kernel.manager.get_connection_info()
+    before = kernel.manager.get_connection_info()
     assert kernel.run("int gone = 1; gone").value == "1"
     kernel.restart()
-    assert kernel.manager.get_connection_info() == ports
+    assert kernel.manager.get_connection_info() == before
     assert kernel.run("gone").error_name == "CompileError"
     answer = kernel.run("3 * 3")
     assert answer.value == "9" and answer.reply["execution_count"] == 2
