@@ -178,12 +178,16 @@ def small_loops():
 
 
 def private_mib(pid):
-    """What only this process holds: pages it wrote. (Pages of a library's file that nobody else
-    has touched yet are private and clean; they are no memory of its own.)"""
-    for line in pathlib.Path("/proc", str(pid), "smaps_rollup").read_text().splitlines():
-        if line.startswith("Private_Dirty:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
+    """What only this process holds: the pages it wrote in mappings of its own. (Pages of the data,
+    shared, count for nobody; nor do a library's pages that nobody else has touched yet.)"""
+    own, total = False, 0
+    for line in pathlib.Path("/proc", str(pid), "smaps").read_text().splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):
+            own = words[1].endswith("p")
+        elif own and words[0] == "Private_Dirty:":
+            total += int(words[1])
+    return total / 1024
 
 
 def memory():
