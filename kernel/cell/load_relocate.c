@@ -173,8 +173,8 @@ static const struct section_state *thread_section(const struct build *build, siz
 static uint64_t thread_offset(const struct build *build, size_t symbol)
 {
     const struct section_state *section = thread_section(build, symbol);
-    return section ? section->thread_offset + build->object.symbols[symbol].st_value
-                   : build->symbols[symbol].place->offset;
+    if (section) return section->thread_offset + build->object.symbols[symbol].st_value;
+    return build->symbols[symbol].place ? build->symbols[symbol].place->offset : 0;
 }
 
 static int apply(struct build *build, struct section_state *section, const Elf64_Rela *relocation,

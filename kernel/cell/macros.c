@@ -295,7 +295,7 @@ static void substitute(expander *e, const active *frames, macro *m, argument *ar
             append(e, out, &string, at);
         } else if (m->variadic && cell_token_is(t, "__VA_OPT__") && i + 1 < body->count) {
             size_t close = cell_tokens_match(body->items, body->count, i + 1);
-            if (close < body->count && arguments[m->parameter_count - 1].count) {
+            if (close < body->count && arguments && arguments[m->parameter_count - 1].count) {
                 macro part = *m;
                 part.body.items = body->items + i + 2;
                 part.body.count = close - i - 2;

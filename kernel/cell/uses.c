@@ -216,7 +216,7 @@ static void walk(walker *w, size_t first, size_t end, bool statements)
         size_t count, capacity;
     } open = {0};
     bool starts = statements, in_case = false;
-    if (++w->depth > WALK_DEPTH) statements = starts = false;
+    if (++w->depth > WALK_DEPTH) starts = false;
     for (size_t i = first; i < end; i++) {
         const token *t = &w->items[i];
         if (open.count && i == open.items[open.count - 1].close) {

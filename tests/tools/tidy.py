@@ -21,8 +21,7 @@ def flags(build):
     makefile = (build / "Makefile").read_text()
     out = [flag for name, value in re.findall(r"^([A-Z]+)_CFLAGS = (.*)$", makefile, re.M)
            if name not in ("AM", "WARN", "SANITIZE") for flag in value.split()]
-    folders = [f"-D{name}=\"/none\"" for name in ("CADRE_BINDIR", "CADRE_LIBDIR", "CADRE_LIBEXECDIR",
-                                                  "CADRE_DATADIR", "CADRE_INCLUDEDIR")]
+    folders = [f'-D{name}="/none"' for name in sorted(set(re.findall(r"-D(CADRE_[A-Z]+)=", makefile)))]
     return ["-std=gnu17", f"-I{build}", f"-I{ROOT}", f"-I{ROOT}/runtime", f"-I{ROOT}/kernel",
             f"-I{ROOT}/tests/unit", "-D_GNU_SOURCE", "-DHAVE_CONFIG_H", *folders, *out]
 
