@@ -1,5 +1,6 @@
 # tests/unit: one suite per folder, and what else a release holds
 include tests/local.mk
+include tests/fuzz/local.mk
 include tests/unit/wire.mk
 include tests/unit/compile.mk
 include tests/unit/cli.mk
