@@ -18,7 +18,7 @@ from papermill.translators import Translator, papermill_translators
 # type, name, array bounds, initialiser, and a comment behind it
 DECLARATION = re.compile(
     r"^\s*(?P<type>(?:(?:const|static|unsigned|signed|long|short|struct|enum)\s+)*[A-Za-z_]\w*"
-    r"(?:\s+(?:const|int|long))*)\s*(?P<stars>\**)\s*(?P<name>[A-Za-z_]\w*)\s*"
+    r"(?:\s+(?:const|int|long))*)(?:\s*(?P<stars>\*+)\s*|\s+)(?P<name>[A-Za-z_]\w*)\s*"
     r"(?P<bounds>(?:\[[^\]]*\]\s*)*)=\s*"
     r"(?P<default>(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[^;\"'])*);"
     r"\s*(?://\s*(?P<line>.*?)|/\*\s*(?P<block>.*?)\s*\*/)?\s*$"
