@@ -29,7 +29,6 @@ struct cadre_assist {
     pid_t pid;
     int fd;
     bool warm;           /* it has answered once: the preamble is parsed */
-    char path[64];       /* the empty file that the unit is named after */
     cadre_buffer output; /* bytes not yet written */
     cadre_buffer input;  /* bytes read, not yet a whole answer */
     open_question open[MOST_OPEN];
@@ -58,16 +57,27 @@ cadre_assist *cadre_assist_new(const char *program)
     return assist;
 }
 
+/* It ends by itself when its socket is closed, and takes its files with it; what does not within
+ * a moment is no cadre-assist, or ill. */
+static void end_process(pid_t pid)
+{
+    const struct timespec moment = {.tv_nsec = 2000000};
+    for (int i = 0; i < 50; i++) {
+        pid_t ended = waitpid(pid, NULL, WNOHANG);
+        if (ended == pid || (ended < 0 && errno != EINTR)) return;
+        nanosleep(&moment, NULL);
+    }
+    kill(-pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
 /* Ends the process; its open questions become lost ones. */
 static void stop(cadre_assist *assist)
 {
     if (assist->fd >= 0) close(assist->fd);
     assist->fd = -1;
-    if (assist->pid > 0) {
-        kill(assist->pid, SIGKILL);
-        while (waitpid(assist->pid, NULL, 0) < 0 && errno == EINTR)
-            ;
-    }
+    if (assist->pid > 0) end_process(assist->pid);
     assist->pid = 0;
     assist->warm = false;
     cadre_buffer_clear(&assist->output);
@@ -81,7 +91,6 @@ void cadre_assist_free(cadre_assist *assist)
 {
     if (!assist) return;
     stop(assist);
-    if (assist->path[0]) unlink(assist->path);
     cadre_buffer_free(&assist->output);
     cadre_buffer_free(&assist->input);
     free(assist->program);
@@ -90,13 +99,6 @@ void cadre_assist_free(cadre_assist *assist)
 
 static int start(cadre_assist *assist)
 {
-    if (!assist->path[0]) {
-        char path[] = "/tmp/cadre-assist-XXXXXX.c";
-        int file = mkostemps(path, 2, O_CLOEXEC);
-        if (file < 0) return -1;
-        close(file);
-        memcpy(assist->path, path, sizeof path);
-    }
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) return -1;
     /* dup2 onto itself would leave close-on-exec set; any other number clears it. */
@@ -118,7 +120,7 @@ static int start(cadre_assist *assist)
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
                                               POSIX_SPAWN_SETPGROUP);
-    char *const arguments[] = {assist->program, assist->path, NULL};
+    char *const arguments[] = {assist->program, NULL};
     int failed = theirs < 0 ? EMFILE
                             : posix_spawn(&assist->pid, assist->program, &actions, &attributes,
                                           arguments, environ);
@@ -154,11 +156,11 @@ int cadre_assist_ask(cadre_assist *assist, uint64_t id, cadre_assist_kind kind,
     json_t *arguments = json_array();
     for (size_t i = 0; question->arguments && question->arguments[i]; i++)
         json_array_append_new(arguments, json_string(question->arguments[i]));
-    json_t *message =
-        json_pack("{s:I, s:s, s:s, s:i, s:i, s:s, s:o}", "id", (json_int_t)id, "kind",
-                  kind == CADRE_ASSIST_COMPLETE ? "complete" : "inspect", "source",
-                  question->source, "line", (int)question->line, "column", (int)question->column,
-                  "prefix", question->prefix ? question->prefix : "", "arguments", arguments);
+    json_t *message = json_pack(
+        "{s:I, s:s, s:s, s:i, s:i, s:s, s:o, s:O*}", "id", (json_int_t)id, "kind",
+        kind == CADRE_ASSIST_COMPLETE ? "complete" : "inspect", "source", question->source, "line",
+        (int)question->line, "column", (int)question->column, "prefix",
+        question->prefix ? question->prefix : "", "arguments", arguments, "first", question->first);
     char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
     json_decref(message);
     size_t size = text ? strlen(text) : 0;

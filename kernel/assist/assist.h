@@ -27,11 +27,12 @@ typedef struct cadre_assist_question {
     unsigned line, column;        /* from 1, column in bytes */
     const char *prefix;           /* of the name being completed */
     const char *const *arguments; /* NULL-terminated, as for clang: "-std=gnu17", "-I..." */
+    json_t *first;                /* object: names to offer first, with how often they are used */
 } cadre_assist_question;
 
 /* program NULL: the installed cadre-assist. Starts nothing. NULL: no memory. */
 cadre_assist *cadre_assist_new(const char *program);
-/* Kills the process, removes its file. */
+/* Ends the process; its files go with it. */
 void cadre_assist_free(cadre_assist *assist);
 
 /* 0, or negative: there is no assist (not installed) or the question is too large; then no answer

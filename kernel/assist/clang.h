@@ -14,9 +14,9 @@
 struct assistant {
     CXIndex index;
     CXTranslationUnit unit;
-    char *path;      /* the file that the unit claims to be; it exists, empty: without a file on
+    const char *path; /* the file that the unit claims to be; it exists, empty: without a file on
                         disk libclang never reuses a preamble */
-    char *arguments; /* those of `unit`, joined, to notice a change */
+    char *arguments;  /* those of `unit`, joined, to notice a change */
 };
 
 /* One request, already known to be an object. */
@@ -25,6 +25,7 @@ struct question {
     unsigned line, column; /* from 1, in bytes */
     const char *prefix;    /* what the completion must start with */
     const json_t *arguments;
+    const json_t *first; /* names to offer first, and how much they are in use; or NULL */
 };
 
 /* Parses or reparses the unit for this source; false when libclang cannot. */

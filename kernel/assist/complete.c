@@ -9,6 +9,7 @@ enum { MOST_MATCHES = 500 };
 typedef struct match {
     json_t *entry;
     unsigned priority;
+    int rank;         /* the smaller, the sooner: see rank_of */
     const char *text; /* borrowed from entry */
 } match;
 
@@ -58,6 +59,8 @@ static json_t *entry_of(const CXCompletionResult *result, const char *prefix)
     /* Headers are offered as `stdio.h>`: the closing bracket belongs to the directive. */
     size_t length = strlen(typed);
     if (length && (typed[length - 1] == '>' || typed[length - 1] == '"')) typed[length - 1] = 0;
+    /* Names that the session made up for its own use. */
+    if (strchr(typed, '$')) return NULL;
     if (!typed[0] || strncmp(typed, prefix, strlen(prefix))) return NULL;
     if (returns[0]) {
         char whole[1300];
@@ -69,12 +72,25 @@ static json_t *entry_of(const CXCompletionResult *result, const char *prefix)
                      "signature", signature);
 }
 
+/* What the user made comes first, the more it is in use; names of the implementation
+ * (`__builtin_...`) come last. */
+static int rank_of(const struct question *question, const json_t *entry, const char *text)
+{
+    const char *type = json_string_value(json_object_get(entry, "type"));
+    const json_t *use = json_object_get(question->first, text);
+    bool near = !strcmp(type, "param") || !strcmp(type, "property") || !strcmp(type, "instance");
+    if (use && text[0]) {
+        json_int_t count = json_is_integer(use) ? json_integer_value(use) : 0;
+        return -1000 - (int)(count < 1000 ? count : 1000);
+    }
+    if (text[0] == '_') return 2;
+    return near ? -1000 : 1;
+}
+
 static int by_priority(const void *left, const void *right)
 {
     const match *a = left, *b = right;
-    /* Names of the implementation (`__builtin_...`) come last. */
-    bool a_hidden = a->text[0] == '_', b_hidden = b->text[0] == '_';
-    if (a_hidden != b_hidden) return a_hidden - b_hidden;
+    if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
     if (a->priority != b->priority) return a->priority < b->priority ? -1 : 1;
     return strcmp(a->text, b->text);
 }
@@ -82,9 +98,9 @@ static int by_priority(const void *left, const void *right)
 json_t *assistant_complete(struct assistant *assistant, const struct question *question)
 {
     struct CXUnsavedFile unsaved = {assistant->path, question->source, strlen(question->source)};
-    CXCodeCompleteResults *results = clang_codeCompleteAt(
-        assistant->unit, assistant->path, question->line, question->column, &unsaved, 1,
-        CXCodeComplete_IncludeMacros | CXCodeComplete_IncludeCodePatterns * 0);
+    CXCodeCompleteResults *results =
+        clang_codeCompleteAt(assistant->unit, assistant->path, question->line, question->column,
+                             &unsaved, 1, CXCodeComplete_IncludeMacros);
     if (!results) return NULL;
     match *matches = calloc(results->NumResults + 1, sizeof *matches);
     json_t *array = json_array();
@@ -95,8 +111,9 @@ json_t *assistant_complete(struct assistant *assistant, const struct question *q
         if (clang_getCompletionAvailability(string) == CXAvailability_NotAvailable) continue;
         json_t *entry = entry_of(&results->Results[i], question->prefix);
         if (!entry) continue;
+        const char *text = json_string_value(json_object_get(entry, "text"));
         matches[count++] = (match){entry, clang_getCompletionPriority(string),
-                                   json_string_value(json_object_get(entry, "text"))};
+                                   rank_of(question, entry, text), text};
     }
     qsort(matches, count, sizeof *matches, by_priority);
     const char *last = "";

@@ -47,7 +47,7 @@ static void set_tokens(json_t *object, const char *key, CXTranslationUnit unit, 
 }
 
 /* The bytes of the definition as they stand in the source, for detail level 1. */
-static void set_source(json_t *object, const struct assistant *assistant,
+static void set_source(json_t *object, const char *key, const struct assistant *assistant,
                        const struct question *question, CXCursor cursor)
 {
     CXSourceRange range = clang_getCursorExtent(cursor);
@@ -57,16 +57,15 @@ static void set_source(json_t *object, const struct assistant *assistant,
     clang_getSpellingLocation(clang_getRangeEnd(range), NULL, NULL, NULL, &to);
     if (!file || !clang_File_isEqual(file, mine) || to <= from || to > strlen(question->source))
         return;
-    json_object_set_new(object, "source", json_stringn(question->source + from, to - from));
+    json_object_set_new(object, key, json_stringn(question->source + from, to - from));
 }
 
 static void set_place(json_t *object, CXCursor cursor)
 {
-    CXFile file;
+    CXString file;
     unsigned line;
-    clang_getPresumedLocation(clang_getCursorLocation(cursor), NULL, &line, NULL);
-    clang_getSpellingLocation(clang_getCursorLocation(cursor), &file, NULL, NULL, NULL);
-    if (file) set_string(object, "file", clang_getFileName(file));
+    clang_getPresumedLocation(clang_getCursorLocation(cursor), &file, &line, NULL);
+    set_string(object, "file", file);
     json_object_set_new(object, "line", json_integer(line));
 }
 
@@ -155,14 +154,17 @@ json_t *assistant_inspect(struct assistant *assistant, const struct question *qu
         }
         set_string(object, "comment", comment);
         set_string(object, "type", clang_getTypeSpelling(clang_getCursorType(cursor)));
+        long long size = clang_Type_getSizeOf(clang_getCursorType(cursor));
+        if (size > 0 && kind != CXCursor_FunctionDecl)
+            json_object_set_new(object, "size", json_integer(size));
         CXType target = clang_getCanonicalType(clang_getPointeeType(clang_getCursorType(cursor)));
         if (target.kind == CXType_Invalid)
             target = clang_getCanonicalType(clang_getCursorType(cursor));
         CXCursor type = clang_getTypeDeclaration(target);
         if (kind == CXCursor_VarDecl && clang_getCursorKind(type) == CXCursor_StructDecl)
-            set_source(object, assistant, question, type);
+            set_source(object, "members", assistant, question, type);
     }
-    if (!json_object_get(object, "source")) set_source(object, assistant, question, cursor);
+    set_source(object, "source", assistant, question, cursor);
     set_place(object, cursor);
     return object;
 }

@@ -1,14 +1,21 @@
-/* cadre-assist: answers completions and inspections, one at a time, until its socket closes. */
+/* cadre-assist: answers completions and inspections, one at a time, until its socket closes.
+ *
+ * Two processes: the one that the front started has no libclang at work; it waits for the other's
+ * end, or the front's, and removes the folder of temporary files. */
 #include "assist/clang.h"
 #include "assist/protocol.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static bool transfer(bool writing, void *bytes, size_t length)
@@ -91,6 +98,7 @@ static json_t *answer(struct assistant *assistant, json_t *request)
         .column = (unsigned)json_integer_value(json_object_get(request, "column")),
         .prefix = json_string_value(json_object_get(request, "prefix")),
         .arguments = json_object_get(request, "arguments"),
+        .first = json_object_get(request, "first"),
     };
     if (!kind || !question.source || !question.line || !question.column ||
         !json_is_array(question.arguments))
@@ -109,12 +117,21 @@ static json_t *answer(struct assistant *assistant, json_t *request)
     return assistant_inspect(assistant, &question);
 }
 
-int main(int argc, char **argv)
+/* --- the supervisor ------------------------------------------------------------------------- */
+
+static void remove_folder(const char *path)
 {
-    if (argc != 2) return 2;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGINT, SIG_IGN);
-    struct assistant assistant = {.index = clang_createIndex(0, 0), .path = argv[1]};
+    DIR *folder = opendir(path);
+    if (!folder) return;
+    for (struct dirent *entry; (entry = readdir(folder));)
+        (void)unlinkat(dirfd(folder), entry->d_name, 0);
+    closedir(folder);
+    (void)rmdir(path);
+}
+
+static int serve(const char *path)
+{
+    struct assistant assistant = {.index = clang_createIndex(0, 0), .path = path};
     for (json_t *request; (request = receive());) {
         json_t *message = answer(&assistant, request);
         if (!message) message = json_object();
@@ -125,4 +142,44 @@ int main(int argc, char **argv)
         if (!sent) break;
     }
     return 0;
+}
+
+/* Waits until the front closes its end or the child is gone: whatever happened to either, no
+ * process and no file is left. */
+static void watch(pid_t child, int child_end)
+{
+    struct pollfd fds[2] = {{.fd = CADRE_ASSIST_FD, .events = POLLRDHUP}, {.fd = child_end}};
+    while (poll(fds, 2, -1) < 0 && errno == EINTR)
+        ;
+    kill(child, SIGKILL);
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+int main(void)
+{
+    const char *base = getenv("TMPDIR");
+    char folder[400], path[420];
+    int end[2];
+    signal(SIGINT, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    snprintf(folder, sizeof folder, "%.300s/cadre-assist-XXXXXX",
+             base && base[0] == '/' ? base : "/tmp");
+    if (!mkdtemp(folder)) return 1;
+    snprintf(path, sizeof path, "%s/cell.c", folder);
+    int file = open(path, O_CREAT | O_EXCL | O_CLOEXEC | O_WRONLY, 0600);
+    if (file >= 0) close(file);
+    pid_t child = file < 0 || pipe2(end, O_CLOEXEC) < 0 ? -1 : fork();
+    if (child == 0) {
+        close(end[0]); /* the other end stays open as long as this process lives */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        setenv("TMPDIR", folder, 1); /* where libclang puts its precompiled preamble */
+        _exit(serve(path));
+    }
+    if (child > 0) {
+        close(end[1]);
+        watch(child, end[0]);
+    }
+    remove_folder(folder);
+    return child < 0;
 }

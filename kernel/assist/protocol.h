@@ -4,12 +4,13 @@
  * Both directions of a SOCK_STREAM socket carry messages: 4 bytes of length (native order), then
  * that many bytes of JSON. A request:
  *   {"id": 7, "kind": "complete" | "inspect", "source": whole translation unit,
- *    "line": 12, "column": 5 (bytes, from 1), "prefix": "lea", "arguments": ["-std=gnu17", ...]}
+ *    "line": 12, "column": 5 (bytes, from 1), "prefix": "lea", "arguments": ["-std=gnu17", ...],
+ *    "first": {"learn_once": 2, ...} (names to offer first, and how much they are in use)}
  * The answer to "complete":
  *   {"id": 7, "matches": [{"text", "type", "signature"} ...]}
  * and to "inspect":
  *   {"id": 7, "found": true, "kind": "function", "name", "declaration", "comment", "type",
- *    "file", "line", "source"}
+ *    "file", "line", "source", "members", "size"}      file: as #line says
  */
 #ifndef CADRE_ASSIST_PROTOCOL_H
 #define CADRE_ASSIST_PROTOCOL_H

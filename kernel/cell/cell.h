@@ -134,6 +134,41 @@ typedef void (*cadre_name_visitor)(void *context, const char *name, const char *
                                    const char *declaration, int execution_count);
 void cadre_engine_names(cadre_engine *engine, cadre_name_visitor visit, void *context);
 
+/* For completion and inspection by a C front end such as libclang: one translation unit with the
+ * headers, everything that is declared now and the cell's own text, in which `cursor` (bytes of
+ * `code`) is at line and column (from 1, bytes). Takes any half-typed text and changes nothing.
+ * A text that ends at the cursor is left open there; whatever stands open later is closed. */
+typedef struct cadre_assist_unit {
+    char *source; /* of session names the presumed file is `In[n]`, of the cell `In[ ]` */
+    unsigned line, column;
+    char **arguments; /* as for clang, NULL-terminated */
+    json_t *names;    /* object: the session's and the cell's own names, with `true` */
+} cadre_assist_unit;
+/* 0, or CADRE_EMEMORY: then *unit is empty. */
+int cadre_engine_assist_unit(cadre_engine *engine, const char *code, size_t length, size_t cursor,
+                             cadre_assist_unit *unit);
+void cadre_assist_unit_free(cadre_assist_unit *unit);
+
+/* What the session knows of one name that it declares. All owned; strings may be NULL. */
+typedef struct cadre_name_facts {
+    int execution_count;
+    char *kind, *declaration;
+    char *comment, *source; /* as written in the cell */
+    char *symbol;           /* behind a variable; NULL: its value cannot be shown */
+    unsigned char *object;  /* that has the variable's type */
+    size_t object_length;
+} cadre_name_facts;
+/* False: the session declares no such name. */
+bool cadre_engine_describe(cadre_engine *engine, const char *name, size_t length,
+                           cadre_name_facts *facts);
+/* The value of the variable at `address`, new, or NULL. Any thread. */
+char *cadre_name_value(const cadre_name_facts *facts, uint64_t address, cadre_memory_reader read,
+                       void *context);
+void cadre_name_facts_free(cadre_name_facts *facts);
+
+/* The index-th magic's name without `%`, and a line of help; NULL: there are no more. */
+const char *cadre_magic_name(size_t index, const char **help);
+
 /* is_complete of the protocol: "complete", "incomplete" or "invalid"; *indent (may be NULL, size
  * at least 32) gets the white space to continue with. Pure: any thread. */
 const char *cadre_cell_is_complete(const char *code, size_t length, char *indent);

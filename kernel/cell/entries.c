@@ -130,6 +130,55 @@ static cell_entry *new_entry(cell_translator *t, entry_kind kind, const char *na
     return entry;
 }
 
+/* The comment that ends before `at`: a block, or lines of // that stand on their own. */
+static const char *comment_before(const char *text, const char *at)
+{
+    const char *end = at;
+    size_t lines = 0;
+    while (end > text && (end[-1] == ' ' || end[-1] == '\t' || end[-1] == '\n'))
+        lines += *--end == '\n';
+    if (end == text || lines > 1) return NULL;
+    if (end - text >= 4 && end[-1] == '/' && end[-2] == '*') {
+        for (const char *c = end - 4; c >= text; c--)
+            if (c[0] == '/' && c[1] == '*') return c;
+        return NULL;
+    }
+    const char *first = NULL;
+    for (const char *line = end; line >= text;) {
+        const char *start = line;
+        while (start > text && start[-1] != '\n')
+            start--;
+        const char *word = start;
+        while (*word == ' ' || *word == '\t')
+            word++;
+        if (word[0] != '/' || word[1] != '/') break;
+        first = word;
+        line = start - 1;
+    }
+    return first;
+}
+
+/* What inspection shows beside the declaration: the comment before it and its own text. */
+static void note_origin(cell_translator *t, cell_entry *entry, const token *first,
+                        const token *last)
+{
+    enum { COMMENT_LIMIT = 4 << 10, SOURCE_LIMIT = 16 << 10 };
+    const cell_source *source = &t->reading->sources.items[first->source];
+    const char *text = source->original ? source->original : source->text;
+    if (first->offset > source->length) return;
+    const char *at = text + first->offset, *comment = comment_before(text, at);
+    if (comment && at - comment < COMMENT_LIMIT) {
+        size_t length = (size_t)(at - comment);
+        while (length && (comment[length - 1] == ' ' || comment[length - 1] == '\n' ||
+                          comment[length - 1] == '\t'))
+            length--;
+        entry->comment = strndup(comment, length);
+    }
+    if (last->source == first->source && last->end >= first->offset &&
+        last->end <= source->length && last->end - first->offset < SOURCE_LIMIT)
+        entry->source = strndup(at, last->end - first->offset);
+}
+
 static void set_text(cell_translator *t, cell_entry *entry, const char *text)
 {
     entry->text = strdup(text);
@@ -254,6 +303,7 @@ cell_entry *cell_entry_for_tag(cell_translator *t, const declaration *d, const c
     entry->shown = strdup(line);
     set_text(t, entry, with_pack(t, cell_arena_printf(t->arena, "%s;", line)));
     resolve(t, entry, false);
+    note_origin(t, entry, &items[d->specifiers.first], &items[d->end - 1]);
     return entry;
 }
 
@@ -367,6 +417,7 @@ cell_entry *cell_entry_for_declarator(cell_translator *t, const declaration *d,
     set_text(t, entry, has_body && kind == ENTRY_TYPEDEF ? with_pack(t, whole) : whole);
     resolve(t, entry, d->has_typeof || d->is_auto_type);
     if (type && !named_type && type->kind != ENTRY_TAG) entry->provider = cell_entry_keep(type);
+    note_origin(t, entry, &items[d->specifiers.first], &items[d->end - 1]);
     return entry;
 }
 
@@ -399,6 +450,7 @@ cell_entry *cell_entry_for_macro(cell_translator *t, const token *directive)
     set_text(t, entry, cell_arena_printf(t->arena, "#define %s", line));
     entry->shown = strdup(entry->text);
     resolve(t, entry, false);
+    note_origin(t, entry, directive, directive);
     return entry;
 }
 

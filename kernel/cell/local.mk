@@ -3,6 +3,7 @@ noinst_LTLIBRARIES += libcell.la
 libcell_la_SOURCES = \
     kernel/cell/cell.h \
     kernel/cell/arena.c kernel/cell/arena.h \
+    kernel/cell/assist_unit.c \
     kernel/cell/complete.c \
     kernel/cell/conditions.c \
     kernel/cell/constant.c \

@@ -1,6 +1,8 @@
 /* The table of magics, and what their handlers share. */
 #include "cell/magics.h"
 
+#include "cell/cell.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +112,13 @@ int magic_must_begin(magic_call *call)
     return cadre_error_set(call->error, CADRE_EINPUT,
                            "%%%%%s stands at the beginning of a cell and takes all of it",
                            call->name);
+}
+
+const char *cadre_magic_name(size_t index, const char **help)
+{
+    if (index >= sizeof magics / sizeof *magics) return NULL;
+    if (help) *help = magics[index].help;
+    return magics[index].name;
 }
 
 static int unknown(const char *name, size_t length, cadre_error *error)

@@ -13,6 +13,27 @@ struct undo {
     cell_entry *before;
 };
 
+cell_object *cell_object_new(const unsigned char *bytes, size_t length)
+{
+    cell_object *object = malloc(sizeof *object + length);
+    if (!object) return NULL;
+    object->references = 1;
+    object->length = length;
+    memcpy(object->bytes, bytes, length);
+    return object;
+}
+
+cell_object *cell_object_keep(cell_object *object)
+{
+    if (object) object->references++;
+    return object;
+}
+
+void cell_object_release(cell_object *object)
+{
+    if (object && --object->references == 0) free(object);
+}
+
 cell_entry *cell_entry_new(entry_kind kind, const char *name, size_t length)
 {
     cell_entry *entry = calloc(1, sizeof *entry);
@@ -58,6 +79,9 @@ void cell_entry_release(cell_entry *entry)
     free(entry->label);
     free(entry->place);
     free(entry->signature);
+    free(entry->comment);
+    free(entry->source);
+    cell_object_release(entry->object);
     free(entry->dimension_at);
     free(entry);
 }

@@ -24,6 +24,17 @@ typedef enum entry_kind {
 /* SPACE_SYMBOL: what the storage or code behind a linker symbol was last defined as. */
 enum { SPACE_ORDINARY, SPACE_TAG, SPACE_MACRO, SPACE_SYMBOL, SPACE_COUNT };
 
+/* The compiled segment that defines a variable: its types show the value later. */
+typedef struct cell_object {
+    int references;
+    size_t length;
+    unsigned char bytes[];
+} cell_object;
+
+cell_object *cell_object_new(const unsigned char *bytes, size_t length); /* copied; NULL: none */
+cell_object *cell_object_keep(cell_object *object);
+void cell_object_release(cell_object *object); /* accepts NULL */
+
 typedef struct cell_entry {
     int references;
     entry_kind kind;
@@ -49,9 +60,12 @@ typedef struct cell_entry {
     size_t dimension_count, dimensions[8]; /* then: as reported */
     size_t *dimension_at;                  /* offsets in the text where the bounds go */
     size_t bracket_count;
-    char *signature;  /* canonical type from DWARF, or NULL */
-    uint64_t checked; /* staleness found in this round */
-    uint64_t wanted;  /* by the unit with this stamp */
+    char *comment;       /* that stood before the definition, as written, or NULL */
+    char *source;        /* the definition as written, or NULL */
+    cell_object *object; /* of a variable: what defined it, or NULL */
+    char *signature;     /* canonical type from DWARF, or NULL */
+    uint64_t checked;    /* staleness found in this round */
+    uint64_t wanted;     /* by the unit with this stamp */
     bool stale;
 } cell_entry;
 

@@ -174,6 +174,9 @@ static bool add_fresh(cadre_segment *segment, const char *name)
 }
 
 /* Reads the object's types: signatures of what it defines, and which differ from before. */
+/* Of a larger object no variable is shown by inspection. */
+enum { OBJECT_LIMIT = 1 << 20 };
+
 static bool study_segment(preparation *p, size_t index)
 {
     cell_segment_text *text = &p->translator.segments[index];
@@ -183,8 +186,13 @@ static bool study_segment(preparation *p, size_t index)
     /* Without types (-g0 in %cflags) nothing is known and every definition is taken as new. */
     cadre_types *types = cadre_types_open(segment->object, segment->object_length, &error);
     bool good = true;
+    cell_object *object = NULL; /* kept for the variables' values when somebody asks */
     for (size_t i = 0; i < text->defined.count && good; i++) {
         cell_entry *entry = text->defined.items[i];
+        bool shows = types && entry->kind == ENTRY_VARIABLE && !entry->is_runtime &&
+                     !entry->place && segment->object_length <= OBJECT_LIMIT;
+        if (shows && !object) object = cell_object_new(segment->object, segment->object_length);
+        if (shows && !entry->object) entry->object = cell_object_keep(object);
         char buffer[300];
         const char *symbol = cell_entry_symbol(entry, buffer, sizeof buffer);
         const cell_entry *before =
@@ -195,6 +203,7 @@ static bool study_segment(preparation *p, size_t index)
              strcmp(before->signature, entry->signature)))
             good = good && add_fresh(segment, symbol);
     }
+    cell_object_release(object);
     if (text->has_value)
         p->types = types;
     else

@@ -530,17 +530,18 @@ void cadre_host_input(cadre_host *host, const char *line)
     cadre_buffer_free(&payload);
 }
 
-/* For systems that let nobody read another process's memory. Only an idle host can answer. */
-static bool read_by_message(cadre_host *host, uint64_t address, void *into, size_t length)
+/* Asks an idle host and waits for its MEMORY. */
+static bool ask(cadre_host *host, const struct packet_header *header, const cadre_buffer *payload,
+                void *into, size_t length, int patience)
 {
     if (host->run || host->state != HOST_RUNS) return false;
-    struct packet_header header = {.message = MESSAGE_READ,
-                                   .number = {(int64_t)address, (int64_t)length}};
-    uint64_t limit = front_now() + 1000;
+    uint64_t limit = front_now() + (uint64_t)patience;
     host->memory_answered = host->memory_ok = false;
     host->memory_into = into;
     host->memory_length = length;
-    if (cadre_packet_send(host->control, &header, NULL, 0, NULL, 0, false) < 0) return false;
+    if (cadre_packet_send(host->control, header, payload->data, payload->length, NULL, 0, false) <
+        0)
+        return false;
     while (!host->memory_answered && front_now() < limit && host->state == HOST_RUNS) {
         struct epoll_event event;
         (void)epoll_wait(host->epoll, &event, 1, 10);
@@ -548,6 +549,26 @@ static bool read_by_message(cadre_host *host, uint64_t address, void *into, size
     }
     host->memory_into = NULL;
     return host->memory_ok;
+}
+
+/* For systems that let nobody read another process's memory. */
+static bool read_by_message(cadre_host *host, uint64_t address, void *into, size_t length)
+{
+    const cadre_buffer nothing = {0};
+    const struct packet_header header = {.message = MESSAGE_READ,
+                                         .number = {(int64_t)address, (int64_t)length}};
+    return ask(host, &header, &nothing, into, length, 1000);
+}
+
+uint64_t cadre_host_symbol(cadre_host *host, const char *name)
+{
+    const struct packet_header header = {.message = MESSAGE_SYMBOL};
+    cadre_buffer payload = {0};
+    uint64_t address = 0;
+    cadre_field_text(&payload, name);
+    if (payload.failed || !ask(host, &header, &payload, &address, sizeof address, 100)) address = 0;
+    cadre_buffer_free(&payload);
+    return address;
 }
 
 bool cadre_host_read(void *context, uint64_t address, void *into, size_t length)

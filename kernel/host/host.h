@@ -102,6 +102,9 @@ void cadre_host_interrupt(cadre_host *host);
 /* NULL: end of input. */
 void cadre_host_input(cadre_host *host, const char *line);
 bool cadre_host_read(void *host, uint64_t address, void *into, size_t length);
+/* The address of a variable as cells see it now; 0: there is none, or a cell runs (only an idle
+ * host can tell). Waits for the host, 100 ms at most. */
+uint64_t cadre_host_symbol(cadre_host *host, const char *name);
 pid_t cadre_host_pid(const cadre_host *host);
 /* The copy that waits now; 0: there is none. */
 pid_t cadre_host_snapshot_pid(const cadre_host *host);

@@ -95,6 +95,17 @@ void host_serve_read(struct packet *packet)
     free(bytes);
 }
 
+static void serve_symbol(struct packet *packet)
+{
+    uint64_t address =
+        (uint64_t)(uintptr_t)cadre_loader_symbol(cell_host.loader, cadre_packet_text(packet));
+    int64_t ok = address && !packet->bad;
+    cadre_buffer payload = {0};
+    cadre_field_bytes(&payload, &address, sizeof address);
+    host_send(MESSAGE_MEMORY, &ok, 1, &payload);
+    cadre_buffer_free(&payload);
+}
+
 static int number(const char *text)
 {
     char *end;
@@ -209,6 +220,8 @@ int main(int argument_count, char **arguments)
                 close(files[--file_count]);
         } else if (packet.header.message == MESSAGE_READ) {
             host_serve_read(&packet);
+        } else if (packet.header.message == MESSAGE_SYMBOL) {
+            serve_symbol(&packet);
         }
         cadre_packet_free(&packet);
     }

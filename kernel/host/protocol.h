@@ -9,6 +9,7 @@
  *                   RUN        run a cell: see struct run_flags and front.c
  *                   INPUT      answer to ASK: one line, or number 0 set: end of input
  *                   READ       numbers: address, length; for systems that forbid process_vm_readv
+ *                   SYMBOL     text: a name; answered as a READ of its address would be
  *   host to front   READY      the host waits for a RUN
  *                   SNAPSHOT   numbers: pid of the copy (0: there is none any more),
  *                              generation, microseconds it took to make
@@ -34,6 +35,7 @@ enum message {
     MESSAGE_RUN,
     MESSAGE_INPUT,
     MESSAGE_READ,
+    MESSAGE_SYMBOL,
     MESSAGE_READY = 32,
     MESSAGE_SNAPSHOT,
     MESSAGE_TAKEOVER,

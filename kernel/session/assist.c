@@ -1,14 +1,14 @@
-/* Completion and inspection by the names that are declared now, and C's keywords. */
-#include "session/front.h"
+/* Completion and inspection: the engine writes a translation unit, cadre-assist (a process with
+ * libclang) looks at it. Where either has no answer in time, the names that are declared and C's
+ * keywords serve. */
+#include "session/assist.h"
+
+#include "assist/assist.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct question {
-    cadre_channel channel;
-    cadre_message *message;
-    question *next;
-};
+enum { ENGINE_PATIENCE = 300, PATIENCE = 950, QUESTIONS_AT_ONCE = 32 };
 
 static const char *const keywords[] = {
     "_Alignas",      "_Alignof", "_Atomic",   "_Bool",
@@ -25,13 +25,21 @@ static const char *const keywords[] = {
     "volatile",      "while",
 };
 
-/* ---- the list of names, fetched by the engine's thread */
+/* ---- what the engine's thread finds out */
 
-typedef struct names_job {
+typedef struct assist_job {
     job job;
     front *front;
+    uint64_t id;
+    char *code;
+    size_t length, cursor, word; /* word: bytes of the name at the cursor, for inspection */
+    bool is_inspect, wants_names;
     json_t *names;
-} names_job;
+    cadre_assist_unit unit;
+    int status;
+    bool is_known;
+    cadre_name_facts facts;
+} assist_job;
 
 static void visit(void *context, const char *name, const char *kind, const char *declaration,
                   int execution_count)
@@ -40,12 +48,28 @@ static void visit(void *context, const char *name, const char *kind, const char 
                                              declaration ? declaration : "", execution_count));
 }
 
-static void run_names(job *base)
+static void run_job(job *base)
 {
-    names_job *work = (names_job *)base;
-    work->names = json_array();
-    if (work->front->engine && work->names)
-        cadre_engine_names(work->front->engine, visit, work->names);
+    assist_job *work = (assist_job *)base;
+    cadre_engine *engine = work->front->engine;
+    work->status = CADRE_ENOTFOUND;
+    if (!engine) return;
+    if (work->wants_names && (work->names = json_array()))
+        cadre_engine_names(engine, visit, work->names);
+    work->status =
+        cadre_engine_assist_unit(engine, work->code, work->length, work->cursor, &work->unit);
+    if (work->is_inspect)
+        work->is_known =
+            cadre_engine_describe(engine, work->code + work->cursor, work->word, &work->facts);
+}
+
+static void free_job(assist_job *work)
+{
+    json_decref(work->names);
+    cadre_assist_unit_free(&work->unit);
+    cadre_name_facts_free(&work->facts);
+    free(work->code);
+    free(work);
 }
 
 /* ---- answers */
@@ -89,6 +113,57 @@ static const char *code_and_cursor(const cadre_message *message, size_t *length,
     return json_string_value(code);
 }
 
+/* Where the name that ends at `cursor` begins. */
+static size_t word_start(const char *code, size_t cursor)
+{
+    while (cursor > 0 && is_name_character(code[cursor - 1]))
+        cursor--;
+    return cursor;
+}
+
+/* In `#include <sys/ty` the name is what follows the bracket or the last slash. False: this is no
+ * #include. */
+static bool include_start(const char *code, size_t cursor, size_t *start)
+{
+    size_t line = cursor, at;
+    while (line > 0 && code[line - 1] != '\n')
+        line--;
+    at = line + strspn(code + line, " \t");
+    if (at >= cursor || code[at] != '#') return false;
+    at += 1 + strspn(code + at + 1, " \t");
+    if (strncmp(code + at, "include", 7) != 0) return false;
+    at += 7;
+    if (strncmp(code + at, "_next", 5) == 0) at += 5;
+    at += strspn(code + at, " \t");
+    if (at >= cursor || (code[at] != '<' && code[at] != '"')) return false;
+    *start = at + 1;
+    for (size_t i = at + 1; i < cursor; i++)
+        if (code[i] == '/') *start = i + 1;
+    return true;
+}
+
+/* The name to inspect: at the cursor, or of the function in whose call the cursor is. */
+static size_t inspected_word(const char *code, size_t length, size_t cursor, size_t *end)
+{
+    enum { FAR = 2000 };
+    size_t start = word_start(code, cursor), at = cursor;
+    long depth = 0;
+    for (*end = cursor; *end < length && is_name_character(code[*end]);)
+        ++*end;
+    if (*end > start && !(code[start] >= '0' && code[start] <= '9')) return start;
+    while (at > 0 && cursor - at < FAR) {
+        char c = code[--at];
+        if (c == ';' || c == '{' || c == '}') break;
+        if (c == ')') depth++;
+        if (c != '(' || depth-- > 0) continue;
+        while (at > 0 && (code[at - 1] == ' ' || code[at - 1] == '\t'))
+            at--;
+        *end = at;
+        return word_start(code, at);
+    }
+    return *end = start;
+}
+
 static void offer(json_t *matches, json_t *types, const char *name, const char *kind,
                   const char *prefix, size_t prefix_length, long long start, long long end)
 {
@@ -101,21 +176,59 @@ static void offer(json_t *matches, json_t *types, const char *name, const char *
                                            (json_int_t)start, "end", (json_int_t)end));
 }
 
-static json_t *complete(const front *self, const cadre_message *message)
+static json_t *completion(const char *code, size_t start, size_t end, json_t *matches,
+                          json_t *types)
 {
-    size_t length, cursor, index;
-    const char *code = code_and_cursor(message, &length, &cursor);
-    if (!code) return front_error_content("MessageError", "code must be a string");
-    size_t begin = cursor;
-    while (begin > 0 && is_name_character(code[begin - 1]))
-        begin--;
-    /* Members need types, which are not known here; numbers have no completions. */
+    return json_pack("{ss so sI sI s{so}}", "status", "ok", "matches", matches, "cursor_start",
+                     (json_int_t)code_points(code, start), "cursor_end",
+                     (json_int_t)code_points(code, end), "metadata", "_jupyter_types_experimental",
+                     types);
+}
+
+/* `%cfl` at the start of a line. NULL: no magic begins so. */
+static json_t *complete_magic(const char *code, size_t cursor)
+{
+    size_t line = cursor, index = 0;
+    while (line > 0 && code[line - 1] != '\n')
+        line--;
+    size_t mark = line + strspn(code + line, " \t"), name = mark;
+    bool is_comment = strncmp(code + mark, "//%", 3) == 0;
+    if (is_comment) name += 2;
+    if (mark >= cursor || code[name] != '%') return NULL;
+    name += code[name + 1] == '%' ? 2 : 1;
+    if (is_comment) name += strspn(code + name, " \t");
+    if (name > cursor) return NULL;
+    size_t start = is_comment ? name : mark;
+    json_t *matches = json_array(), *types = json_array();
+    const char *help;
+    for (const char *magic; (magic = cadre_magic_name(index, &help)); index++) {
+        if (strncmp(magic, code + name, cursor - name) != 0) continue;
+        char text[100];
+        snprintf(text, sizeof text, "%.*s%s", (int)(name - start), code + start, magic);
+        json_array_append_new(matches, json_string(text));
+        json_array_append_new(types, json_pack("{ss ss ss sI sI}", "text", text, "type", "magic",
+                                               "signature", help, "start",
+                                               (json_int_t)code_points(code, start), "end",
+                                               (json_int_t)code_points(code, cursor)));
+    }
+    if (json_array_size(matches)) return completion(code, start, cursor, matches, types);
+    json_decref(matches);
+    json_decref(types);
+    return NULL;
+}
+
+/* Without libclang: names and keywords. */
+static json_t *complete_by_name(const front *self, const question *asked)
+{
+    const char *code = json_string_value(json_object_get(asked->message->content, "code"));
+    size_t begin = asked->start, cursor = asked->end, index;
+    /* Members need types, which are not known here. */
     bool is_member = begin > 0 && (code[begin - 1] == '.' ||
                                    (begin > 1 && code[begin - 1] == '>' && code[begin - 2] == '-'));
-    bool is_number = begin < cursor && code[begin] >= '0' && code[begin] <= '9';
+    bool is_header = include_start(code, cursor, &index);
     long long end = code_points(code, cursor), start = code_points(code, begin);
     json_t *matches = json_array(), *types = json_array(), *name;
-    if (!is_member && !is_number && begin < cursor) {
+    if (!is_member && !is_header && begin < cursor) {
         json_array_foreach(self->names, index, name)
         {
             offer(matches, types, json_string_value(json_array_get(name, 0)),
@@ -125,94 +238,229 @@ static json_t *complete(const front *self, const cadre_message *message)
         for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
             offer(matches, types, keywords[i], "keyword", code + begin, cursor - begin, start, end);
     }
-    return json_pack("{ss so sI sI s{so}}", "status", "ok", "matches", matches, "cursor_start",
-                     (json_int_t)start, "cursor_end", (json_int_t)end, "metadata",
-                     "_jupyter_types_experimental", types);
+    return completion(code, begin, cursor, matches, types);
 }
 
-static json_t *inspect(const front *self, const cadre_message *message)
+/* libclang's matches as the protocol has them; its answer without any is an answer too. */
+static json_t *complete_by_clang(const question *asked, const json_t *found)
 {
-    size_t length, cursor, index;
-    const char *code = code_and_cursor(message, &length, &cursor);
-    json_t *name, *data = json_object();
-    if (!code) {
-        json_decref(data);
-        return front_error_content("MessageError", "code must be a string");
-    }
-    size_t begin = cursor, end = cursor;
-    while (begin > 0 && is_name_character(code[begin - 1]))
-        begin--;
-    while (end < length && is_name_character(code[end]))
-        end++;
-    json_array_foreach(self->names, index, name)
+    const char *code = json_string_value(json_object_get(asked->message->content, "code"));
+    json_int_t start = code_points(code, asked->start), end = code_points(code, asked->end);
+    json_t *matches = json_array(), *types = json_array(), *entry;
+    size_t index;
+    json_array_foreach((json_t *)found, index, entry)
     {
-        const char *text = json_string_value(json_array_get(name, 0));
-        const char *declaration = json_string_value(json_array_get(name, 2));
-        if (strlen(text) != end - begin || memcmp(text, code + begin, end - begin) != 0) continue;
-        char where[40] = "";
-        int count = (int)json_integer_value(json_array_get(name, 3));
-        if (count > 0) snprintf(where, sizeof where, "\n\nIn[%d]", count);
-        json_object_set_new(data, "text/plain", json_sprintf("%s%s", declaration, where));
+        json_t *text = json_object_get(entry, "text");
+        if (!json_is_string(text)) continue;
+        json_array_append(matches, text);
+        json_object_set_new(entry, "start", json_integer(start));
+        json_object_set_new(entry, "end", json_integer(end));
+        json_array_append(types, entry);
     }
-    bool found = json_object_size(data) > 0;
-    return json_pack("{ss sb so s{}}", "status", "ok", "found", found, "data", data, "metadata");
+    return completion(code, asked->start, asked->end, matches, types);
 }
 
-static void answer(front *self, cadre_channel channel, cadre_message *message)
+/* ---- questions */
+
+static void free_question(question *asked)
 {
-    bool is_complete = strcmp(message->type, "complete_request") == 0;
-    front_reply(self, channel, message, is_complete ? "complete_reply" : "inspect_reply",
-                is_complete ? complete(self, message) : inspect(self, message), NULL);
+    cadre_name_facts_free(&asked->facts);
+    cadre_message_free(asked->message);
+    free(asked);
+}
+
+static void send(front *self, cadre_channel channel, const cadre_message *message, json_t *content)
+{
+    bool is_inspect = strcmp(message->type, "inspect_request") == 0;
+    front_reply(self, channel, message, is_inspect ? "inspect_reply" : "complete_reply", content,
+                NULL);
     front_status(self, message, "idle");
-    cadre_message_free(message);
 }
 
-static void answer_all(front *self)
+/* Answers and forgets. `answer`: libclang's, or NULL. */
+static void finish(front *self, question *asked, const json_t *answer)
 {
-    while (self->questions) {
-        question *first = self->questions;
-        self->questions = first->next;
-        answer(self, first->channel, first->message);
-        free(first);
-    }
+    const json_t *matches = json_object_get(answer, "matches");
+    json_t *content = asked->is_inspect ? assist_inspection(self, asked, answer)
+                      : matches         ? complete_by_clang(asked, matches)
+                                        : complete_by_name(self, asked);
+    for (question **at = &self->questions; *at; at = &(*at)->next)
+        if (*at == asked) {
+            *at = asked->next;
+            break;
+        }
+    send(self, asked->channel, asked->message, content);
+    free_question(asked);
 }
 
-static void names_done(void *context, job *base)
+static question *find(const front *self, uint64_t id)
+{
+    question *asked = self->questions;
+    while (asked && asked->id != id)
+        asked = asked->next;
+    return asked;
+}
+
+/* Names of the session and the cell that fit, with how often the cell's text has them. */
+static json_t *own_names(const json_t *names, const char *prefix, const char *code)
+{
+    enum { COUNTED = 500 };
+    json_t *first = json_object(), *value;
+    const char *name;
+    size_t length = strlen(prefix), counted = 0;
+    json_object_foreach((json_t *)names, name, value)
+    {
+        json_int_t uses = 0;
+        if (strncmp(name, prefix, length) != 0) continue;
+        if (counted++ < COUNTED)
+            for (const char *at = code; (at = strstr(at, name)); at++)
+                uses++;
+        json_object_set_new(first, name, json_integer(uses));
+    }
+    return first;
+}
+
+/* Hands the unit to cadre-assist. False: it cannot be had. */
+static bool ask_clang(front *self, const question *asked, const assist_job *work)
+{
+    if (work->status < 0) return false;
+    if (!self->assist) self->assist = cadre_assist_new(NULL);
+    if (!self->assist) return false;
+    const char *code = json_string_value(json_object_get(asked->message->content, "code"));
+    char *prefix = strndup(code + asked->start, asked->end - asked->start);
+    json_t *first =
+        asked->is_inspect || !prefix ? NULL : own_names(work->unit.names, prefix, work->code);
+    cadre_assist_question wanted = {.source = work->unit.source,
+                                    .line = work->unit.line,
+                                    .column = work->unit.column,
+                                    .prefix = prefix,
+                                    .arguments = (const char *const *)work->unit.arguments,
+                                    .first = first};
+    int status =
+        cadre_assist_ask(self->assist, asked->id,
+                         asked->is_inspect ? CADRE_ASSIST_INSPECT : CADRE_ASSIST_COMPLETE, &wanted);
+    json_decref(first);
+    free(prefix);
+    return status == 0;
+}
+
+static void job_done(void *context, job *base)
 {
     front *self = context;
-    names_job *work = (names_job *)base;
+    assist_job *work = (assist_job *)base;
+    question *asked = find(self, work->id);
     if (work->names) {
         json_decref(self->names);
         self->names = work->names;
+        work->names = NULL;
+    } else if (work->wants_names) {
+        self->names_are_old = true;
     }
-    free(work);
-    if (!self->ending) answer_all(self);
+    if (asked && !self->ending) {
+        asked->is_known = work->is_known;
+        asked->facts = work->facts;
+        work->facts = (cadre_name_facts){0};
+        asked->is_asked = ask_clang(self, asked, work);
+        asked->deadline += PATIENCE - ENGINE_PATIENCE;
+        if (!asked->is_asked) finish(self, asked, NULL);
+    }
+    free_job(work);
+}
+
+static bool post(front *self, const question *asked, const char *code, size_t length)
+{
+    assist_job *work = calloc(1, sizeof *work);
+    if (!work) return false;
+    /* A text that is completed ends where the name to complete begins. */
+    work->length = asked->is_inspect ? length : asked->start;
+    work->code = malloc(work->length + 1);
+    if (!work->code) {
+        free(work);
+        return false;
+    }
+    memcpy(work->code, code, work->length);
+    work->code[work->length] = 0;
+    work->front = self;
+    work->id = asked->id;
+    work->cursor = asked->start;
+    work->word = asked->end - asked->start;
+    work->is_inspect = asked->is_inspect;
+    work->wants_names = self->names_are_old;
+    self->names_are_old = false;
+    engine_post(self, &work->job, run_job, job_done);
+    return true;
 }
 
 void assist_ask(front *self, cadre_channel channel, cadre_message *message)
 {
-    question **last = &self->questions;
-    /* A compiler at work is not waited for: the names of a moment ago serve. */
-    if (!self->questions && (!self->names_are_old || !worker_is_idle(self->engine_worker))) {
-        answer(self, channel, message);
+    size_t length, cursor, open = 0;
+    const char *code = code_and_cursor(message, &length, &cursor);
+    bool is_inspect = strcmp(message->type, "inspect_request") == 0;
+    json_t *magic = code && !is_inspect ? complete_magic(code, cursor) : NULL;
+    if (!code || magic) {
+        send(self, channel, message,
+             code ? magic : front_error_content("MessageError", "code must be a string"));
+        cadre_message_free(message);
         return;
     }
-    question *asked = calloc(1, sizeof *asked);
-    names_job *work = self->questions ? NULL : calloc(1, sizeof *work);
-    if (!asked || (!self->questions && !work)) {
-        free(asked);
-        free(work);
-        answer(self, channel, message);
+    question *asked = calloc(1, sizeof *asked), **last = &self->questions;
+    if (!asked) {
+        send(self, channel, message, front_error_content("MemoryError", "no memory"));
+        cadre_message_free(message);
         return;
     }
-    *asked = (question){.channel = channel, .message = message};
-    while (*last)
-        last = &(*last)->next;
+    *asked = (question){.channel = channel,
+                        .message = message,
+                        .id = ++self->assist_serial,
+                        .is_inspect = is_inspect,
+                        .start = word_start(code, cursor),
+                        .end = cursor,
+                        .deadline = front_clock() + ENGINE_PATIENCE};
+    if (is_inspect)
+        asked->start = inspected_word(code, length, cursor, &asked->end);
+    else
+        (void)include_start(code, cursor, &asked->start);
+    for (; *last; last = &(*last)->next)
+        open++;
     *last = asked;
-    if (!work) return;
-    work->front = self;
-    self->names_are_old = false;
-    engine_post(self, &work->job, run_names, names_done);
+    bool is_number = asked->start < asked->end && code[asked->start] >= '0' &&
+                     code[asked->start] <= '9' && !include_start(code, cursor, &asked->start);
+    bool is_nothing = is_number || (is_inspect && asked->start == asked->end);
+    if (is_number && !is_inspect) asked->start = asked->end;
+    if (is_nothing || open >= QUESTIONS_AT_ONCE || !self->is_launched ||
+        !post(self, asked, code, length))
+        finish(self, asked, NULL);
+}
+
+void assist_answers(front *self)
+{
+    if (!self->assist) return;
+    for (json_t *answer; (answer = cadre_assist_next(self->assist));) {
+        question *asked = find(self, (uint64_t)json_integer_value(json_object_get(answer, "id")));
+        if (asked) finish(self, asked, answer);
+        json_decref(answer);
+    }
+    /* Nothing rather than late. */
+    int64_t now = front_clock();
+    for (question *asked = self->questions, *next; asked; asked = next) {
+        next = asked->next;
+        if (asked->deadline <= now) finish(self, asked, NULL);
+    }
+}
+
+int assist_fd(const front *self)
+{
+    return self->assist ? cadre_assist_fd(self->assist) : -1;
+}
+
+int assist_timeout(const front *self, int64_t now)
+{
+    int timeout = self->assist ? cadre_assist_timeout(self->assist) : -1;
+    for (const question *asked = self->questions; asked; asked = asked->next) {
+        int left = asked->deadline > now ? (int)(asked->deadline - now) : 0;
+        if (timeout < 0 || left < timeout) timeout = left;
+    }
+    return timeout;
 }
 
 void assist_free_all(front *self)
@@ -220,11 +468,13 @@ void assist_free_all(front *self)
     while (self->questions) {
         question *first = self->questions;
         self->questions = first->next;
-        cadre_message_free(first->message);
-        free(first);
+        free_question(first);
     }
+    cadre_assist_free(self->assist);
+    self->assist = NULL;
     json_decref(self->names);
-    self->names = NULL;
+    json_decref(self->addresses);
+    self->names = self->addresses = NULL;
 }
 
 json_t *assist_is_complete(const cadre_message *message)

@@ -206,6 +206,7 @@ static int next_timeout(const front *self, int64_t now)
     if (!self->is_launched) timeout = sooner(timeout, left(self->launch_at, now));
     if (self->host) timeout = sooner(timeout, cadre_host_timeout(self->host));
     if (self->output_is_paused) timeout = sooner(timeout, STREAMS_INTERVAL);
+    timeout = sooner(timeout, assist_timeout(self, now));
     if (self->parent_pid) timeout = sooner(timeout, left(self->parent_check, now));
     return timeout;
 }
@@ -234,6 +235,8 @@ static int serve(front *self, cadre_error *error)
         if (writer) fds[count++] = (struct pollfd){.fd = worker_fd(writer), .events = POLLIN};
         if (self->host)
             fds[count++] = (struct pollfd){.fd = cadre_host_fd(self->host), .events = POLLIN};
+        if (assist_fd(self) >= 0)
+            fds[count++] = (struct pollfd){.fd = assist_fd(self), .events = POLLIN};
         unsigned closed = execute_is_full(self) ? 1u << CADRE_SHELL : 0;
         if (cadre_wire_server_wait(self->server, fds, count, closed,
                                    next_timeout(self, front_clock())) < 0)
@@ -246,6 +249,7 @@ static int serve(front *self, cadre_error *error)
         take_jobs(self, self->usage_worker);
         take_jobs(self, writer);
         hosting_events(self);
+        assist_answers(self);
         if (!closed) take_messages(self, CADRE_SHELL);
         if (!self->is_launched && front_clock() >= self->launch_at) launch(self);
         execute_tick(self, front_clock());

@@ -13,7 +13,7 @@
 
 typedef struct request request; /* an execute_request that waits */
 typedef struct execution execution;
-typedef struct question question; /* a request that waits for the engine */
+typedef struct question question; /* a completion or an inspection under way */
 typedef struct usage_sample usage_sample;
 typedef struct recorder recorder;
 
@@ -28,6 +28,10 @@ typedef struct front {
     json_t *names;        /* what is declared: [[name, kind, declaration, count]...] */
     bool names_are_old;
     question *questions;
+    struct cadre_assist *assist; /* NULL until it is asked for */
+    uint64_t assist_serial;
+    json_t *addresses; /* of variables: what the idle host said in this generation */
+    uint64_t addresses_generation;
     usage_sample *usage;
 
     cadre_host *host; /* NULL: could not be started, tried again with the next cell */
@@ -144,8 +148,11 @@ void engine_run_commit(job *work);
 void engine_rewind(front *self, uint64_t generation);
 void engine_cancel(front *self);
 
-/* ---- assist.c: completion and inspection from the declared names, is_complete */
+/* ---- assist.c: completion, inspection, is_complete */
 void assist_ask(front *self, cadre_channel channel, cadre_message *message); /* stolen */
+void assist_answers(front *self); /* takes what has come, ends what waits too long */
+int assist_fd(const front *self); /* to poll for reading, or -1 */
+int assist_timeout(const front *self, int64_t now);
 void assist_free_all(front *self);
 json_t *assist_is_complete(const cadre_message *message);
 

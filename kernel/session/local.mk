@@ -2,7 +2,8 @@ noinst_LTLIBRARIES += libsession.la
 libsession_la_SOURCES = kernel/session/session.h kernel/session/front.h kernel/session/front.c \
     kernel/session/requests.c kernel/session/execution.h kernel/session/queue.c \
     kernel/session/execute.c kernel/session/input.c kernel/session/outcome.c kernel/session/hosting.c \
-    kernel/session/engine.c kernel/session/assist.c kernel/session/usage.c \
+    kernel/session/engine.c kernel/session/assist.h kernel/session/assist.c \
+    kernel/session/inspect.c kernel/session/usage.c \
     kernel/session/streams.h kernel/session/streams.c kernel/session/history.h \
     kernel/session/history.c kernel/session/recorder.c kernel/session/journal.c kernel/session/parameters.h \
     kernel/session/parameters.c kernel/session/inline.c \
@@ -14,4 +15,4 @@ libsession_la_LIBADD = libwire.la $(SQLITE_LIBS)
 
 bin_PROGRAMS += cadre-kernel
 cadre_kernel_SOURCES = kernel/session/main.c
-cadre_kernel_LDADD = libsession.la libcell.la libhost.la
+cadre_kernel_LDADD = libsession.la libcell.la libhost.la libassist.la

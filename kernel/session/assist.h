@@ -1,0 +1,23 @@
+/* One completion or inspection under way. Private to kernel/session. */
+#ifndef CADRE_SESSION_ASSIST_H
+#define CADRE_SESSION_ASSIST_H
+
+#include "session/front.h"
+
+struct question {
+    question *next;
+    cadre_channel channel;
+    cadre_message *message;
+    uint64_t id;
+    bool is_inspect, is_asked; /* is_asked: libclang's answer is awaited, not the engine's */
+    int64_t deadline;          /* for the engine; then for the answer */
+    size_t start, end;         /* bytes of the name in the cell's text */
+    bool is_known;             /* facts are filled in */
+    cadre_name_facts facts;
+};
+
+/* The content of an inspect_reply; `answer` as kernel/assist/protocol.h has it, NULL: there is
+ * none and only what the session knows is shown. */
+json_t *assist_inspection(front *self, const question *asked, const json_t *answer);
+
+#endif
