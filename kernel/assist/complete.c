@@ -32,6 +32,21 @@ static const char *type_of(enum CXCursorKind kind)
     }
 }
 
+/* Of thousands of results few begin as they must: the rest costs one look. */
+static bool begins_with(CXCompletionString string, const char *prefix, size_t length)
+{
+    unsigned chunks = clang_getNumCompletionChunks(string);
+    for (unsigned i = 0; i < chunks; i++) {
+        if (clang_getCompletionChunkKind(string, i) != CXCompletionChunk_TypedText) continue;
+        CXString text = clang_getCompletionChunkText(string, i);
+        const char *typed = clang_getCString(text);
+        bool fits = typed && !strncmp(typed, prefix, length);
+        clang_disposeString(text);
+        return fits;
+    }
+    return false;
+}
+
 /* Joins a completion's chunks: what is typed, and the whole as a signature to show. */
 static json_t *entry_of(const CXCompletionResult *result, const char *prefix)
 {
@@ -104,10 +119,11 @@ json_t *assistant_complete(struct assistant *assistant, const struct question *q
     if (!results) return NULL;
     match *matches = calloc(results->NumResults + 1, sizeof *matches);
     json_t *array = json_array();
-    size_t count = 0;
+    size_t count = 0, length = strlen(question->prefix);
     if (!matches || !array) goto done;
     for (unsigned i = 0; i < results->NumResults; i++) {
         CXCompletionString string = results->Results[i].CompletionString;
+        if (!begins_with(string, question->prefix, length)) continue;
         if (clang_getCompletionAvailability(string) == CXAvailability_NotAvailable) continue;
         json_t *entry = entry_of(&results->Results[i], question->prefix);
         if (!entry) continue;
