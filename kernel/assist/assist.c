@@ -1,5 +1,6 @@
 #include "assist/assist.h"
 
+#include "assist/folder.h"
 #include "assist/protocol.h"
 
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -57,9 +57,9 @@ cadre_assist *cadre_assist_new(const char *program)
     return assist;
 }
 
-/* It ends by itself when its socket is closed, and takes its files with it; what does not within
- * a moment is no cadre-assist, or ill. */
-static void end_process(pid_t pid)
+/* It ends by itself when its socket is closed, and takes its files with it; one that is ill does
+ * neither. */
+static void wait_for_end(pid_t pid)
 {
     const struct timespec moment = {.tv_nsec = 2000000};
     for (int i = 0; i < 50; i++) {
@@ -77,7 +77,12 @@ static void stop(cadre_assist *assist)
 {
     if (assist->fd >= 0) close(assist->fd);
     assist->fd = -1;
-    if (assist->pid > 0) end_process(assist->pid);
+    if (assist->pid > 0) {
+        char folder[500];
+        wait_for_end(assist->pid);
+        cadre_assist_folder_name(assist->pid, folder, sizeof folder);
+        cadre_assist_folder_remove(folder);
+    }
     assist->pid = 0;
     assist->warm = false;
     cadre_buffer_clear(&assist->output);
@@ -156,11 +161,12 @@ int cadre_assist_ask(cadre_assist *assist, uint64_t id, cadre_assist_kind kind,
     json_t *arguments = json_array();
     for (size_t i = 0; question->arguments && question->arguments[i]; i++)
         json_array_append_new(arguments, json_string(question->arguments[i]));
-    json_t *message = json_pack(
-        "{s:I, s:s, s:s, s:i, s:i, s:s, s:o, s:O*}", "id", (json_int_t)id, "kind",
-        kind == CADRE_ASSIST_COMPLETE ? "complete" : "inspect", "source", question->source, "line",
-        (int)question->line, "column", (int)question->column, "prefix",
-        question->prefix ? question->prefix : "", "arguments", arguments, "first", question->first);
+    json_t *message =
+        json_pack("{s:I, s:s, s:s, s:i, s:i, s:s, s:o, s:I, s:O*}", "id", (json_int_t)id, "kind",
+                  kind == CADRE_ASSIST_COMPLETE ? "complete" : "inspect", "source",
+                  question->source, "line", (int)question->line, "column", (int)question->column,
+                  "prefix", question->prefix ? question->prefix : "", "arguments", arguments,
+                  "head", (json_int_t)question->head, "first", question->first);
     char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
     json_decref(message);
     size_t size = text ? strlen(text) : 0;

@@ -1,7 +1,10 @@
 /* Completion and inspection with libclang, inside the process cadre-assist.
  *
- * One unit is kept parsed: as long as the leading #include lines stay the same, libclang reuses
- * its precompiled preamble and answers in a few milliseconds.
+ * A unit is kept parsed: as long as its head, the leading #include lines, stays the same, libclang
+ * reuses its precompiled preamble and answers in a few milliseconds. Completion has a unit of its
+ * own that is never parsed with anything but a head: what libclang caches of it are the headers'
+ * names, without which it would read all of the preamble for each answer. While it has that cache
+ * it offers no other global name, so the question brings those of the session and the cell.
  */
 #ifndef CADRE_ASSIST_CLANG_H
 #define CADRE_ASSIST_CLANG_H
@@ -13,10 +16,11 @@
 
 struct assistant {
     CXIndex index;
-    CXTranslationUnit unit;
+    CXTranslationUnit unit, headers; /* for inspection; for completion */
     const char *path; /* the file that the unit claims to be; it exists, empty: without a file on
                         disk libclang never reuses a preamble */
     char *arguments;  /* those of `unit`, joined, to notice a change */
+    char *head;       /* arguments and head of `headers` */
 };
 
 /* One request, already known to be an object. */
@@ -25,11 +29,14 @@ struct question {
     unsigned line, column; /* from 1, in bytes */
     const char *prefix;    /* what the completion must start with */
     const json_t *arguments;
-    const json_t *first; /* names to offer first, and how much they are in use; or NULL */
+    size_t head;         /* bytes of the source's leading lines that seldom change */
+    const json_t *first; /* name -> [kind, declaration, uses]: global names; or NULL */
 };
 
 /* Parses or reparses the unit for this source; false when libclang cannot. */
 bool assistant_parse(struct assistant *assistant, const struct question *question);
+/* The same for the headers alone. */
+bool assistant_parse_headers(struct assistant *assistant, const struct question *question);
 
 /* New JSON arrays or objects as protocol.h describes them, without "id"; NULL: nothing found. */
 json_t *assistant_complete(struct assistant *assistant, const struct question *question);

@@ -87,19 +87,62 @@ static json_t *entry_of(const CXCompletionResult *result, const char *prefix)
                      "signature", signature);
 }
 
-/* What the user made comes first, the more it is in use; names of the implementation
- * (`__builtin_...`) come last. */
-static int rank_of(const struct question *question, const json_t *entry, const char *text)
+/* Near names come first; names of the implementation (`__builtin_...`) come last. */
+static int rank_of(const json_t *entry, const char *text)
 {
     const char *type = json_string_value(json_object_get(entry, "type"));
-    const json_t *use = json_object_get(question->first, text);
     bool near = !strcmp(type, "param") || !strcmp(type, "property") || !strcmp(type, "instance");
-    if (use && text[0]) {
-        json_int_t count = json_is_integer(use) ? json_integer_value(use) : 0;
-        return -1000 - (int)(count < 1000 ? count : 1000);
+    return near ? -2000 : text[0] == '_' ? 2 : 1;
+}
+
+/* Does a global name of this kind fit where the cursor is? Sets its type for the client. */
+static bool kind_fits(const char *kind, unsigned long long contexts, const char **type)
+{
+    static const struct {
+        const char *kind, *type;
+        unsigned long long contexts;
+    } kinds[] = {
+        {"variable", "instance", CXCompletionContext_AnyValue},
+        {"function", "function", CXCompletionContext_AnyValue},
+        {"enumerator", "enum", CXCompletionContext_AnyValue},
+        {"type", "class", CXCompletionContext_AnyType},
+        {"struct", "class", CXCompletionContext_StructTag},
+        {"union", "class", CXCompletionContext_UnionTag},
+        {"enum", "class", CXCompletionContext_EnumTag},
+        {"macro", "keyword",
+         CXCompletionContext_AnyValue | CXCompletionContext_AnyType |
+             CXCompletionContext_MacroName},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(kinds[i].kind, kind)) {
+            *type = kinds[i].type;
+            return (kinds[i].contexts & contexts) != 0;
+        }
+    return false;
+}
+
+/* The session's and the cell's names, except those that libclang has found. */
+static size_t add_given(const struct question *question, unsigned long long contexts,
+                        const json_t *found, match *matches)
+{
+    const char *name, *type;
+    size_t count = 0, length = strlen(question->prefix);
+    json_t *value;
+    json_object_foreach((json_t *)question->first, name, value)
+    {
+        const char *kind = json_string_value(json_array_get(value, 0));
+        const char *declaration = json_string_value(json_array_get(value, 1));
+        json_int_t uses = json_integer_value(json_array_get(value, 2));
+        if (!kind || strncmp(name, question->prefix, length) || json_object_get(found, name) ||
+            !kind_fits(kind, contexts, &type))
+            continue;
+        json_t *entry = json_pack("{s:s, s:s, s:s}", "text", name, "type", type, "signature",
+                                  declaration ? declaration : "");
+        if (!entry) continue;
+        matches[count++] = (match){entry, 0, -1000 - (int)(uses < 900 ? uses : 900),
+                                   json_string_value(json_object_get(entry, "text"))};
     }
-    if (text[0] == '_') return 2;
-    return near ? -1000 : 1;
+    return count;
 }
 
 static int by_priority(const void *left, const void *right)
@@ -114,11 +157,13 @@ json_t *assistant_complete(struct assistant *assistant, const struct question *q
 {
     struct CXUnsavedFile unsaved = {assistant->path, question->source, strlen(question->source)};
     CXCodeCompleteResults *results =
-        clang_codeCompleteAt(assistant->unit, assistant->path, question->line, question->column,
+        clang_codeCompleteAt(assistant->headers, assistant->path, question->line, question->column,
                              &unsaved, 1, CXCodeComplete_IncludeMacros);
     if (!results) return NULL;
-    match *matches = calloc(results->NumResults + 1, sizeof *matches);
-    json_t *array = json_array();
+    unsigned long long contexts = clang_codeCompleteGetContexts(results);
+    match *matches =
+        calloc(results->NumResults + json_object_size(question->first) + 1, sizeof *matches);
+    json_t *array = json_array(), *found = json_object();
     size_t count = 0, length = strlen(question->prefix);
     if (!matches || !array) goto done;
     for (unsigned i = 0; i < results->NumResults; i++) {
@@ -128,9 +173,11 @@ json_t *assistant_complete(struct assistant *assistant, const struct question *q
         json_t *entry = entry_of(&results->Results[i], question->prefix);
         if (!entry) continue;
         const char *text = json_string_value(json_object_get(entry, "text"));
-        matches[count++] = (match){entry, clang_getCompletionPriority(string),
-                                   rank_of(question, entry, text), text};
+        matches[count++] =
+            (match){entry, clang_getCompletionPriority(string), rank_of(entry, text), text};
+        json_object_set_new(found, text, json_true());
     }
+    count += add_given(question, contexts, found, matches + count);
     qsort(matches, count, sizeof *matches, by_priority);
     const char *last = "";
     for (size_t i = 0; i < count; i++) {
@@ -142,6 +189,7 @@ json_t *assistant_complete(struct assistant *assistant, const struct question *q
     for (size_t i = 0; i < count; i++)
         json_decref(matches[i].entry);
 done:
+    json_decref(found);
     free(matches);
     clang_disposeCodeCompleteResults(results);
     return json_pack("{s:o}", "matches", array);

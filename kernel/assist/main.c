@@ -1,21 +1,17 @@
-/* cadre-assist: answers completions and inspections, one at a time, until its socket closes.
- *
- * Two processes: the one that the front started has no libclang at work; it waits for the other's
- * end, or the front's, and removes the folder of temporary files. */
+/* cadre-assist: answers completions and inspections, one at a time, until its socket closes. */
 #include "assist/clang.h"
+#include "assist/folder.h"
 #include "assist/protocol.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static bool transfer(bool writing, void *bytes, size_t length)
@@ -59,6 +55,32 @@ static char *joined(const json_t *arguments)
     return json_dumps(arguments, JSON_COMPACT);
 }
 
+static size_t list_of(const json_t *arguments, const char **list, size_t size)
+{
+    size_t count = 0, index;
+    json_t *item;
+    json_array_foreach((json_t *)arguments, index, item)
+    {
+        if (json_is_string(item) && count < size) list[count++] = json_string_value(item);
+    }
+    return count;
+}
+
+static CXTranslationUnit parse(struct assistant *assistant, const json_t *arguments,
+                               struct CXUnsavedFile *source, unsigned options)
+{
+    const char *list[64];
+    CXTranslationUnit unit = NULL;
+    size_t count = list_of(arguments, list, sizeof list / sizeof *list);
+    if (clang_parseTranslationUnit2(assistant->index, assistant->path, list, (int)count, source, 1,
+                                    options | CXTranslationUnit_PrecompiledPreamble |
+                                        CXTranslationUnit_CreatePreambleOnFirstParse |
+                                        CXTranslationUnit_KeepGoing,
+                                    &unit))
+        return NULL;
+    return unit;
+}
+
 bool assistant_parse(struct assistant *assistant, const struct question *question)
 {
     struct CXUnsavedFile unsaved = {assistant->path, question->source, strlen(question->source)};
@@ -69,23 +91,47 @@ bool assistant_parse(struct assistant *assistant, const struct question *questio
         return !clang_reparseTranslationUnit(assistant->unit, 1, &unsaved,
                                              clang_defaultReparseOptions(assistant->unit));
     }
-    const char *list[64];
-    size_t count = 0, index;
-    json_t *item;
-    json_array_foreach((json_t *)question->arguments, index, item)
-    {
-        if (json_is_string(item) && count < 64) list[count++] = json_string_value(item);
-    }
     if (assistant->unit) clang_disposeTranslationUnit(assistant->unit);
     free(assistant->arguments);
-    assistant->unit = NULL;
     assistant->arguments = arguments;
-    return !clang_parseTranslationUnit2(
-        assistant->index, assistant->path, list, (int)count, &unsaved, 1,
-        CXTranslationUnit_PrecompiledPreamble | CXTranslationUnit_CreatePreambleOnFirstParse |
-            CXTranslationUnit_CacheCompletionResults | CXTranslationUnit_KeepGoing |
-            CXTranslationUnit_DetailedPreprocessingRecord,
-        &assistant->unit);
+    assistant->unit = parse(assistant, question->arguments, &unsaved,
+                            CXTranslationUnit_DetailedPreprocessingRecord);
+    return assistant->unit != NULL;
+}
+
+bool assistant_parse_headers(struct assistant *assistant, const struct question *question)
+{
+    /* libclang caches when it parses again and the names of the file itself are others than
+     * before, so there must be one. */
+    static const char mark[] = ";\nstruct cadre_assist_mark;\n";
+    char *arguments = joined(question->arguments), *key = NULL, *source = NULL;
+    bool good = false;
+    int head = (int)question->head;
+    if (!arguments || asprintf(&key, "%s%.*s", arguments, head, question->source) < 0) goto out;
+    if (assistant->headers && !strcmp(key, assistant->head)) {
+        good = true;
+        goto out;
+    }
+    if (asprintf(&source, "%.*s%s", head, question->source, mark) < 0) goto out;
+    struct CXUnsavedFile unsaved = {assistant->path, source, strlen(source)};
+    if (assistant->headers) clang_disposeTranslationUnit(assistant->headers);
+    free(assistant->head);
+    assistant->head = key;
+    key = NULL;
+    assistant->headers =
+        parse(assistant, question->arguments, &unsaved, CXTranslationUnit_CacheCompletionResults);
+    good = assistant->headers &&
+           !clang_reparseTranslationUnit(assistant->headers, 1, &unsaved,
+                                         clang_defaultReparseOptions(assistant->headers));
+    if (!good && assistant->headers) {
+        clang_disposeTranslationUnit(assistant->headers);
+        assistant->headers = NULL;
+    }
+out:
+    free(source);
+    free(key);
+    free(arguments);
+    return good;
 }
 
 /* The answer to one request; NULL when there is none. */
@@ -104,82 +150,53 @@ static json_t *answer(struct assistant *assistant, json_t *request)
         !json_is_array(question.arguments))
         return NULL;
     if (!question.prefix) question.prefix = "";
+    json_int_t head = json_integer_value(json_object_get(request, "head"));
+    if (head > 0 && (size_t)head <= strlen(question.source)) question.head = (size_t)head;
     if (!strcmp(kind, "complete")) {
-        /* Completion parses the new text itself; only the first time a unit must exist. */
-        if (!assistant->unit || !assistant->arguments) assistant_parse(assistant, &question);
-        char *arguments = joined(question.arguments);
-        if (arguments && assistant->arguments && strcmp(arguments, assistant->arguments))
-            assistant_parse(assistant, &question);
-        free(arguments);
-        return assistant->unit ? assistant_complete(assistant, &question) : NULL;
+        if (!assistant_parse_headers(assistant, &question)) return NULL;
+        return assistant_complete(assistant, &question);
     }
     if (!assistant_parse(assistant, &question)) return NULL;
     return assistant_inspect(assistant, &question);
 }
 
-/* --- the supervisor ------------------------------------------------------------------------- */
+/* --- the end -------------------------------------------------------------------------------- */
 
-static void remove_folder(const char *path)
+/* Waits, beside whatever libclang is at, until the front closes its end or is gone. */
+static void *watch(void *folder)
 {
-    DIR *folder = opendir(path);
-    if (!folder) return;
-    for (struct dirent *entry; (entry = readdir(folder));)
-        (void)unlinkat(dirfd(folder), entry->d_name, 0);
-    closedir(folder);
-    (void)rmdir(path);
-}
-
-static int serve(const char *path)
-{
-    struct assistant assistant = {.index = clang_createIndex(0, 0), .path = path};
-    for (json_t *request; (request = receive());) {
-        json_t *message = answer(&assistant, request);
-        if (!message) message = json_object();
-        json_object_set(message, "id", json_object_get(request, "id"));
-        bool sent = reply(message);
-        json_decref(message);
-        json_decref(request);
-        if (!sent) break;
-    }
-    return 0;
-}
-
-/* Waits until the front closes its end or the child is gone: whatever happened to either, no
- * process and no file is left. */
-static void watch(pid_t child, int child_end)
-{
-    struct pollfd fds[2] = {{.fd = CADRE_ASSIST_FD, .events = POLLRDHUP}, {.fd = child_end}};
-    while (poll(fds, 2, -1) < 0 && errno == EINTR)
+    struct pollfd end = {.fd = CADRE_ASSIST_FD, .events = POLLRDHUP};
+    while (poll(&end, 1, -1) < 0 && errno == EINTR)
         ;
-    kill(child, SIGKILL);
-    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-        ;
+    cadre_assist_folder_remove(folder);
+    _exit(0);
 }
 
 int main(void)
 {
-    const char *base = getenv("TMPDIR");
-    char folder[400], path[420];
-    int end[2];
+    static char folder[500];
+    char path[520];
+    pthread_t thread;
     signal(SIGINT, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    snprintf(folder, sizeof folder, "%.300s/cadre-assist-XXXXXX",
-             base && base[0] == '/' ? base : "/tmp");
-    if (!mkdtemp(folder)) return 1;
+    cadre_assist_folder_name(getpid(), folder, sizeof folder);
+    if (!cadre_assist_folder_make(folder)) return 1;
     snprintf(path, sizeof path, "%s/cell.c", folder);
     int file = open(path, O_CREAT | O_EXCL | O_CLOEXEC | O_WRONLY, 0600);
     if (file >= 0) close(file);
-    pid_t child = file < 0 || pipe2(end, O_CLOEXEC) < 0 ? -1 : fork();
-    if (child == 0) {
-        close(end[0]); /* the other end stays open as long as this process lives */
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        setenv("TMPDIR", folder, 1); /* where libclang puts its precompiled preamble */
-        _exit(serve(path));
+    setenv("TMPDIR", folder, 1); /* where libclang puts its precompiled preamble */
+    if (file >= 0 && pthread_create(&thread, NULL, watch, folder) == 0) {
+        struct assistant assistant = {.index = clang_createIndex(0, 0), .path = path};
+        for (json_t *request; (request = receive());) {
+            json_t *message = answer(&assistant, request);
+            if (!message) message = json_object();
+            json_object_set(message, "id", json_object_get(request, "id"));
+            bool sent = reply(message);
+            json_decref(message);
+            json_decref(request);
+            if (!sent) break;
+        }
     }
-    if (child > 0) {
-        close(end[1]);
-        watch(child, end[0]);
-    }
-    remove_folder(folder);
-    return child < 0;
+    cadre_assist_folder_remove(folder);
+    return 0;
 }

@@ -5,7 +5,9 @@
  * that many bytes of JSON. A request:
  *   {"id": 7, "kind": "complete" | "inspect", "source": whole translation unit,
  *    "line": 12, "column": 5 (bytes, from 1), "prefix": "lea", "arguments": ["-std=gnu17", ...],
- *    "first": {"learn_once": 2, ...} (names to offer first, and how much they are in use)}
+ *    "head": bytes of the source that are #include lines,
+ *    "first": {"learn_once": ["function", "double learn_once(double)", 2], ...}}
+ * `first`: global names of the source, for "complete": what they are and how much they are used.
  * The answer to "complete":
  *   {"id": 7, "matches": [{"text", "type", "signature"} ...]}
  * and to "inspect":

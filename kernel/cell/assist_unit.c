@@ -18,11 +18,15 @@ typedef struct unit_writer {
     cell_problem problem;
     cell_words flags; /* magics of the cell count too */
     cadre_buffer includes, out;
+    size_t head;        /* bytes of `out` before what may not be precompiled */
+    const char *prefix; /* of the names to offer; NULL: none */
     json_t *names;
-    size_t cursor;             /* in the normalised text */
-    const token *at;           /* the directive that the cursor is in, or NULL */
-    size_t *starts;            /* of the items' text, each begins where the one before ends */
-    cell_map own[SPACE_COUNT]; /* what the cell declares itself */
+    cell_map raw_names, wanted; /* wanted: by the entry's address */
+    cell_entry_list entries;    /* what is declared again */
+    size_t cursor;              /* in the normalised text */
+    const token *at;            /* the directive that the cursor is in, or NULL */
+    size_t *starts;             /* of the items' text, each begins where the one before ends */
+    cell_map own[SPACE_COUNT];  /* what the cell declares itself */
     unsigned line, column;
 } unit_writer;
 
@@ -63,6 +67,7 @@ static void read_cell(unit_writer *w, const char *code, size_t length)
                                       .reading = &w->reading,
                                       .items = &w->items};
     cell_translator_oracle(&w->translator, &w->oracle);
+    w->reading.raw_names = &w->raw_names;
     cell_read(&w->reading, "cell", code, length);
     cell_split(&w->arena, &w->oracle, &w->reading.stream, false, &w->items, &w->problem);
 }
@@ -132,16 +137,39 @@ static bool is_stray(const unit_writer *w, const cell_item *item)
 
 /* --- the cell's own names ------------------------------------------------------------------- */
 
-static void add_name(unit_writer *w, int space, const token *name)
+static void add_name(unit_writer *w, int space, const token *name, const char *kind,
+                     const char *shown)
 {
     char *text = cell_arena_copy(&w->arena, name->text, name->length);
     cell_map_put(&w->arena, &w->own[space], text, name->length, text);
-    json_object_set_new(w->names, text, json_true());
+    if (w->prefix && !strncmp(text, w->prefix, strlen(w->prefix)))
+        json_object_set_new(w->names, text, json_pack("[ss]", kind, shown));
 }
 
 static void add_enumerator(void *context, const token *name)
 {
-    add_name(context, SPACE_ORDINARY, name);
+    add_name(context, SPACE_ORDINARY, name, "enumerator", "");
+}
+
+static const char *tag_kind(const char *text)
+{
+    if (!strncmp(text, "_Pragma", 7)) text = strchr(text, ')') + 2;
+    text += strspn(text, " )");
+    return text[0] == 's' ? "struct" : text[0] == 'u' ? "union" : "enum";
+}
+
+/* `double f(double x)`: specifiers and declarator, without a type's body. */
+static const char *declared_text(unit_writer *w, const declaration *d, const declarator *one)
+{
+    const token *stream = w->reading.stream.items;
+    token_list text = {0};
+    for (size_t i = d->specifiers.first; i < d->specifiers.end; i++) {
+        if (d->type.open != CELL_NOWHERE && i >= d->type.open && i <= d->type.close) continue;
+        CELL_PUSH(&w->arena, &text, stream[i]);
+    }
+    for (size_t i = one->whole.first; i < one->whole.end; i++)
+        CELL_PUSH(&w->arena, &text, stream[i]);
+    return cell_tokens_text(&w->arena, text.items, text.count);
 }
 
 static void collect_own(unit_writer *w)
@@ -160,17 +188,26 @@ static void collect_own(unit_writer *w)
                 continue;
             cell_tokens_read_line(&w->arena, rest, length, t, &tokens);
             if (tokens.count && tokens.items[0].kind == TOKEN_NAME)
-                add_name(w, SPACE_MACRO, &tokens.items[0]);
+                add_name(w, SPACE_MACRO, &tokens.items[0], "macro",
+                         cell_arena_printf(&w->arena, "#define %.*s", (int)length, rest));
         }
         if (item->kind != ITEM_DECLARATION) continue;
         if (d->type.keyword != CELL_NOWHERE && d->type.open != CELL_NOWHERE) {
-            if (d->type.tag != CELL_NOWHERE) add_name(w, SPACE_TAG, &stream[d->type.tag]);
+            if (d->type.tag != CELL_NOWHERE) {
+                const char *kind =
+                    tag_kind(cell_tokens_text(&w->arena, &stream[d->type.keyword], 1));
+                add_name(w, SPACE_TAG, &stream[d->type.tag], kind, kind);
+            }
             if (stream[d->type.keyword].keyword == KEYWORD_ENUM)
                 cell_enumerators(stream, d->type.open, d->type.close, add_enumerator, w);
         }
         for (size_t k = 0; k < d->declarator_count; k++)
             if (d->declarators[k].name != CELL_NOWHERE)
-                add_name(w, SPACE_ORDINARY, &stream[d->declarators[k].name]);
+                add_name(w, SPACE_ORDINARY, &stream[d->declarators[k].name],
+                         d->is_typedef                   ? "type"
+                         : d->declarators[k].is_function ? "function"
+                                                         : "variable",
+                         declared_text(w, d, &d->declarators[k]));
     }
 }
 
@@ -188,26 +225,80 @@ static bool is_own(const unit_writer *w, const cell_entry *entry)
     return cell_map_get(&w->own[space], entry->name, strlen(entry->name)) != NULL;
 }
 
-static cell_entry **session_entries(unit_writer *w, size_t *count)
+/* For completion: the session's names that begin as they must. */
+static void offer_session(unit_writer *w)
 {
+    static const char *const kinds[] = {"variable", "function", "type", "enumerator", "", "macro"};
     const cell_names *names = &w->engine->names;
-    struct {
-        cell_entry **items;
-        size_t count, capacity;
-    } all = {0};
-    for (int space = 0; space < SPACE_SYMBOL; space++)
+    size_t length = w->prefix ? strlen(w->prefix) : 0;
+    for (int space = 0; w->prefix && space < SPACE_SYMBOL; space++)
         for (size_t i = 0; i < names->spaces[space].bucket_count; i++)
             for (cell_map_entry *e = names->spaces[space].buckets[i]; e; e = e->next) {
-                cell_entry *entry = e->value;
-                if (!entry) continue;
-                if (!entry->is_hidden && !strchr(entry->name, '$') && entry->name[0])
-                    json_object_set_new(w->names, entry->name, json_true());
-                if (entry->text && entry->text[0] && !is_own(w, entry))
-                    CELL_PUSH(&w->arena, &all, entry);
+                const cell_entry *entry = e->value;
+                if (!entry || entry->is_hidden || strncmp(entry->name, w->prefix, length) ||
+                    !entry->name[0] || strchr(entry->name, '$') || is_own(w, entry))
+                    continue;
+                const char *kind =
+                    entry->kind == ENTRY_TAG ? tag_kind(entry->text) : kinds[entry->kind];
+                json_object_set_new(w->names, entry->name,
+                                    json_pack("[ss]", kind, entry->shown ? entry->shown : ""));
             }
-    if (all.count) qsort(all.items, all.count, sizeof *all.items, compare_order);
-    *count = all.count;
-    return all.items;
+}
+
+static void want_entry(unit_writer *w, cell_entry *entry)
+{
+    char key[40];
+    if (!entry || is_own(w, entry)) return;
+    int length = snprintf(key, sizeof key, "%p", (void *)entry);
+    if (cell_map_get(&w->wanted, key, (size_t)length)) return;
+    cell_map_put(&w->arena, &w->wanted, cell_arena_copy(&w->arena, key, (size_t)length),
+                 (size_t)length, entry);
+    CELL_PUSH(&w->arena, &w->entries, entry);
+}
+
+static void want_name(unit_writer *w, const char *name, size_t length)
+{
+    for (int space = 0; space < SPACE_SYMBOL; space++)
+        want_entry(w, cell_names_find(&w->engine->names, space, name, length));
+}
+
+/* What the cell's text names, and what the declarations of that name in turn. */
+static void find_entries(unit_writer *w)
+{
+    for (size_t i = 0; i < w->raw_names.bucket_count; i++)
+        for (cell_map_entry *e = w->raw_names.buckets[i]; e; e = e->next)
+            want_name(w, e->name, e->length);
+    if (w->at) { /* a directive's names are not read */
+        token_list tokens = {0};
+        cell_tokens_read_line(&w->arena, w->at->text, w->at->length, w->at, &tokens);
+        for (size_t i = 0; i < tokens.count; i++)
+            if (tokens.items[i].kind == TOKEN_NAME)
+                want_name(w, tokens.items[i].text, tokens.items[i].length);
+    }
+    for (size_t i = 0; i < w->reading.stream.count; i++) {
+        const token *t = &w->reading.stream.items[i];
+        token_list tokens = {0};
+        if (t->kind != TOKEN_DIRECTIVE) continue;
+        cell_tokens_read_line(&w->arena, t->text, t->length, t, &tokens);
+        for (size_t k = 0; k < tokens.count; k++)
+            if (tokens.items[k].kind == TOKEN_NAME)
+                want_name(w, tokens.items[k].text, tokens.items[k].length);
+    }
+    for (size_t i = 0; i < w->entries.count; i++) {
+        cell_entry *entry = w->entries.items[i];
+        for (char **word = entry->words; word && *word; word++)
+            want_name(w, *word, strlen(*word));
+        cell_entry *provider = entry->provider;
+        if (provider && cell_names_find(&w->engine->names, cell_entry_space(provider),
+                                        provider->name, strlen(provider->name)) == provider)
+            want_entry(w, provider);
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < w->entries.count; i++)
+        if (w->entries.items[i]->text && w->entries.items[i]->text[0])
+            w->entries.items[kept++] = w->entries.items[i];
+    w->entries.count = kept;
+    if (kept) qsort(w->entries.items, kept, sizeof *w->entries.items, compare_order);
 }
 
 /* A name that a header has as well: the session's goes by another one. */
@@ -239,8 +330,10 @@ static void write_entry(unit_writer *w, const cell_entry *entry)
 
 static void write_session(unit_writer *w)
 {
-    size_t count;
-    cell_entry **entries = session_entries(w, &count);
+    offer_session(w);
+    find_entries(w);
+    cell_entry **entries = w->entries.items;
+    size_t count = w->entries.count;
     for (size_t i = 0; i < count; i++)
         write_alias(w, entries[i]);
     for (size_t i = 0; i < count; i++) {
@@ -305,6 +398,11 @@ static void write_closing(unit_writer *w, const cell_item *item)
         cadre_buffer_append(&w->out, &c, 1);
     }
     bool is_function = item->kind == ITEM_DECLARATION && item->declaration.is_definition;
+    /* `struct s` alone would declare another type in the function. */
+    if (item->kind == ITEM_DECLARATION && !item->declaration.declarator_count &&
+        item->declaration.type.keyword != CELL_NOWHERE &&
+        item->declaration.type.open == CELL_NOWHERE && !is_function)
+        cadre_buffer_puts(&w->out, " *cadre_assist_pointer");
     if (last && !cell_token_punctuator(last, ';') && !is_function) cadre_buffer_puts(&w->out, ";");
     cadre_buffer_puts(&w->out, "\n");
 }
@@ -426,7 +524,7 @@ static void write_unit(unit_writer *w, const char *code, size_t length, size_t c
     collect_own(w);
     cadre_buffer_puts(&w->out, w->engine->state->header_text);
     if (w->includes.data) cadre_buffer_puts(&w->out, w->includes.data);
-    /* What may be precompiled ends here. */
+    w->head = w->out.length;
     cadre_buffer_puts(&w->out, ";\n");
     write_session(w);
     write_cell(w, open_end && !w->at);
@@ -434,7 +532,7 @@ static void write_unit(unit_writer *w, const char *code, size_t length, size_t c
 }
 
 int cadre_engine_assist_unit(cadre_engine *engine, const char *code, size_t length, size_t cursor,
-                             cadre_assist_unit *unit)
+                             const char *prefix, cadre_assist_unit *unit)
 {
     unit_writer *volatile w = calloc(1, sizeof *w);
     volatile int status = CADRE_EMEMORY;
@@ -442,6 +540,7 @@ int cadre_engine_assist_unit(cadre_engine *engine, const char *code, size_t leng
     *unit = (cadre_assist_unit){0};
     if (!w) return CADRE_EMEMORY;
     w->engine = engine;
+    w->prefix = prefix;
     w->names = json_object();
     if (!w->names || setjmp(w->arena.recover)) goto out;
     write_unit(w, code, length, cursor);
@@ -456,6 +555,7 @@ int cadre_engine_assist_unit(cadre_engine *engine, const char *code, size_t leng
     words = (cell_words){0};
     unit->line = w->line;
     unit->column = w->column;
+    unit->head = w->head;
     unit->names = json_incref(w->names);
     status = 0;
 out:

@@ -135,18 +135,21 @@ typedef void (*cadre_name_visitor)(void *context, const char *name, const char *
 void cadre_engine_names(cadre_engine *engine, cadre_name_visitor visit, void *context);
 
 /* For completion and inspection by a C front end such as libclang: one translation unit with the
- * headers, everything that is declared now and the cell's own text, in which `cursor` (bytes of
- * `code`) is at line and column (from 1, bytes). Takes any half-typed text and changes nothing.
+ * headers, what is declared now and the text names, and the text itself, in which `cursor` (bytes
+ * of `code`) is at line and column (from 1, bytes). Takes any half-typed text and changes nothing.
  * A text that ends at the cursor is left open there; whatever stands open later is closed. */
 typedef struct cadre_assist_unit {
     char *source; /* of session names the presumed file is `In[n]`, of the cell `In[ ]` */
     unsigned line, column;
     char **arguments; /* as for clang, NULL-terminated */
-    json_t *names;    /* object: the session's and the cell's own names, with `true` */
+    size_t head;      /* bytes of the source that are #include lines */
+    json_t *names; /* the session's and the cell's own that begin with `prefix` (NULL: none): name
+                      -> [kind, declaration]; kind: "variable", "function", "type", "struct",
+                      "union", "enum", "enumerator", "macro" */
 } cadre_assist_unit;
 /* 0, or CADRE_EMEMORY: then *unit is empty. */
 int cadre_engine_assist_unit(cadre_engine *engine, const char *code, size_t length, size_t cursor,
-                             cadre_assist_unit *unit);
+                             const char *prefix, cadre_assist_unit *unit);
 void cadre_assist_unit_free(cadre_assist_unit *unit);
 
 /* What the session knows of one name that it declares. All owned; strings may be NULL. */

@@ -173,10 +173,10 @@ static bool add_fresh(cadre_segment *segment, const char *name)
     return grown[segment->fresh_count] && ++segment->fresh_count;
 }
 
-/* Reads the object's types: signatures of what it defines, and which differ from before. */
 /* Of a larger object no variable is shown by inspection. */
 enum { OBJECT_LIMIT = 1 << 20 };
 
+/* Reads the object's types: signatures of what it defines, and which differ from before. */
 static bool study_segment(preparation *p, size_t index)
 {
     cell_segment_text *text = &p->translator.segments[index];

@@ -32,6 +32,7 @@ typedef struct assist_job {
     front *front;
     uint64_t id;
     char *code;
+    char *prefix;                /* for completion */
     size_t length, cursor, word; /* word: bytes of the name at the cursor, for inspection */
     bool is_inspect, wants_names;
     json_t *names;
@@ -56,8 +57,8 @@ static void run_job(job *base)
     if (!engine) return;
     if (work->wants_names && (work->names = json_array()))
         cadre_engine_names(engine, visit, work->names);
-    work->status =
-        cadre_engine_assist_unit(engine, work->code, work->length, work->cursor, &work->unit);
+    work->status = cadre_engine_assist_unit(engine, work->code, work->length, work->cursor,
+                                            work->prefix, &work->unit);
     if (work->is_inspect)
         work->is_known =
             cadre_engine_describe(engine, work->code + work->cursor, work->word, &work->facts);
@@ -69,6 +70,7 @@ static void free_job(assist_job *work)
     cadre_assist_unit_free(&work->unit);
     cadre_name_facts_free(&work->facts);
     free(work->code);
+    free(work->prefix);
     free(work);
 }
 
@@ -301,23 +303,21 @@ static question *find(const front *self, uint64_t id)
     return asked;
 }
 
-/* Names of the session and the cell that fit, with how often the cell's text has them. */
-static json_t *own_names(const json_t *names, const char *prefix, const char *code)
+/* How often the cell's text has each of the names. */
+static void count_uses(json_t *names, const char *code)
 {
     enum { COUNTED = 500 };
-    json_t *first = json_object(), *value;
+    json_t *value;
     const char *name;
-    size_t length = strlen(prefix), counted = 0;
-    json_object_foreach((json_t *)names, name, value)
+    size_t counted = 0;
+    json_object_foreach(names, name, value)
     {
         json_int_t uses = 0;
-        if (strncmp(name, prefix, length) != 0) continue;
-        if (counted++ < COUNTED)
-            for (const char *at = code; (at = strstr(at, name)); at++)
-                uses++;
-        json_object_set_new(first, name, json_integer(uses));
+        if (counted++ >= COUNTED) break;
+        for (const char *at = code; (at = strstr(at, name)); at++)
+            uses++;
+        json_array_append_new(value, json_integer(uses));
     }
-    return first;
 }
 
 /* Hands the unit to cadre-assist. False: it cannot be had. */
@@ -326,21 +326,18 @@ static bool ask_clang(front *self, const question *asked, const assist_job *work
     if (work->status < 0) return false;
     if (!self->assist) self->assist = cadre_assist_new(NULL);
     if (!self->assist) return false;
-    const char *code = json_string_value(json_object_get(asked->message->content, "code"));
-    char *prefix = strndup(code + asked->start, asked->end - asked->start);
-    json_t *first =
-        asked->is_inspect || !prefix ? NULL : own_names(work->unit.names, prefix, work->code);
+    json_t *first = asked->is_inspect ? NULL : work->unit.names;
+    count_uses(first, work->code);
     cadre_assist_question wanted = {.source = work->unit.source,
                                     .line = work->unit.line,
                                     .column = work->unit.column,
-                                    .prefix = prefix,
+                                    .prefix = work->prefix,
                                     .arguments = (const char *const *)work->unit.arguments,
+                                    .head = work->unit.head,
                                     .first = first};
     int status =
         cadre_assist_ask(self->assist, asked->id,
                          asked->is_inspect ? CADRE_ASSIST_INSPECT : CADRE_ASSIST_COMPLETE, &wanted);
-    json_decref(first);
-    free(prefix);
     return status == 0;
 }
 
@@ -374,8 +371,9 @@ static bool post(front *self, const question *asked, const char *code, size_t le
     /* A text that is completed ends where the name to complete begins. */
     work->length = asked->is_inspect ? length : asked->start;
     work->code = malloc(work->length + 1);
-    if (!work->code) {
-        free(work);
+    if (!asked->is_inspect) work->prefix = strndup(code + asked->start, asked->end - asked->start);
+    if (!work->code || (!asked->is_inspect && !work->prefix)) {
+        free_job(work);
         return false;
     }
     memcpy(work->code, code, work->length);

@@ -141,6 +141,7 @@ json_t *assist_inspection(front *self, const question *asked, const json_t *answ
         d.comment = facts->comment;
     }
     const char *file = text_of(answer, "file");
+    if (d.declaration && strncmp(d.declaration, "extern ", 7) == 0) d.declaration += 7;
     bool is_session =
         asked->is_known && (!found || (file && strncmp(file, "In[", 3) == 0 && file[3] != ' '));
     if (is_session && facts->source) d.source = facts->source;
