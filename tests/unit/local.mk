@@ -12,3 +12,4 @@ include tests/unit/host.mk
 include tests/unit/data.mk
 include tests/unit/notebook.mk
 include tests/unit/cell.mk
+include tests/unit/assist.mk
