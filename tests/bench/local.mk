@@ -16,3 +16,7 @@ check_PROGRAMS += tests/bench/bench_compile
 tests_bench_bench_compile_SOURCES = tests/bench/bench_compile.c
 tests_bench_bench_compile_CPPFLAGS = $(AM_CPPFLAGS) -DPLUGIN_DIR='"$(abs_top_builddir)/.libs"'
 tests_bench_bench_compile_LDADD = libcompile.la
+check_PROGRAMS += tests/bench/bench_wire
+tests_bench_bench_wire_SOURCES = tests/bench/bench_wire.c
+tests_bench_bench_wire_CFLAGS = $(AM_CFLAGS) $(ZMQ_CFLAGS) $(JANSSON_CFLAGS) -O2
+tests_bench_bench_wire_LDADD = libwire.la
