@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Longer initialisers, in tokens, are data and no setting. */
+enum { SHOWN_INITIALISER = 64 };
+
 /* Attributes that belong to a definition and must not be repeated by later declarations. */
 static bool belongs_to_definition(const token *name)
 {
@@ -401,6 +404,10 @@ cell_entry *cell_entry_for_declarator(cell_translator *t, const declaration *d,
     const char *start = starts[kind == ENTRY_VARIABLE ? 0 : kind == ENTRY_FUNCTION ? 1 : 2];
     const char *line = cell_tokens_text(t->arena, text.items, text.count);
     entry->shown = strdup(line);
+    if (kind == ENTRY_VARIABLE && one->initialiser.end > one->initialiser.first &&
+        one->initialiser.end - one->initialiser.first <= SHOWN_INITIALISER)
+        entry->initial = strdup(cell_tokens_text(t->arena, items + one->initialiser.first,
+                                                 one->initialiser.end - one->initialiser.first));
     for (size_t i = one->name; label_after == CELL_NOWHERE && i + 2 < one->whole.end; i++)
         if (items[i].keyword == KEYWORD_ASM && items[i].kind == TOKEN_NAME &&
             items[i + 2].kind == TOKEN_STRING && items[i + 2].length > 2)

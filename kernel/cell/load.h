@@ -84,6 +84,11 @@ bool cadre_loader_is_cell_code(const cadre_loader *loader, const void *pc);
 void cadre_loader_divert_calls(cadre_loader *loader, void *stub);
 void cadre_loader_restore_calls(cadre_loader *loader);
 
+/* Start and size in memory of the cell function at pc; false: there is none. */
+bool cadre_loader_extent(const cadre_loader *loader, const void *pc, const void **start,
+                         size_t *size);
+/* Is this the address of a slot? Then a pointer can be read there. */
+bool cadre_loader_is_slot(const cadre_loader *loader, const void *address);
 /* Where is pc? label (borrowed), name of the function (borrowed) and offset inside the section
  * of the object, for lines in the front. False when pc is not in cell code. */
 bool cadre_loader_describe(const cadre_loader *loader, const void *pc, const char **label,

@@ -366,12 +366,9 @@ static const cadre_module *module_at(const cadre_loader *loader, const unsigned 
     }
 }
 
-bool cadre_loader_describe(const cadre_loader *loader, const void *pc, const char **label,
-                           const char **function, uint64_t *offset_in_function)
+/* The last function that begins at `offset` or before; NULL: none. */
+static const struct function *function_at(const cadre_module *module, uint64_t offset)
 {
-    const cadre_module *module = module_at(loader, pc);
-    if (!module) return false;
-    uint64_t offset = (uint64_t)((const unsigned char *)pc - module->blocks[ARENA_CODE].address);
     size_t low = 0, high = module->function_count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -380,10 +377,39 @@ bool cadre_loader_describe(const cadre_loader *loader, const void *pc, const cha
         else
             low = middle + 1;
     }
-    if (!low) return false;
-    const struct function *found = &module->functions[low - 1];
+    return low ? &module->functions[low - 1] : NULL;
+}
+
+bool cadre_loader_describe(const cadre_loader *loader, const void *pc, const char **label,
+                           const char **function, uint64_t *offset_in_function)
+{
+    const cadre_module *module = module_at(loader, pc);
+    if (!module) return false;
+    uint64_t offset = (uint64_t)((const unsigned char *)pc - module->blocks[ARENA_CODE].address);
+    const struct function *found = function_at(module, offset);
+    if (!found) return false;
     if (label) *label = module->label;
     if (function) *function = module->strings + found->name;
     if (offset_in_function) *offset_in_function = offset - found->offset;
     return true;
+}
+
+bool cadre_loader_extent(const cadre_loader *loader, const void *pc, const void **start,
+                         size_t *size)
+{
+    const cadre_module *module = module_at(loader, pc);
+    if (!module) return false;
+    const struct block *block = &module->blocks[ARENA_CODE];
+    const struct function *found =
+        function_at(module, (uint64_t)((const unsigned char *)pc - block->address));
+    if (!found) return false;
+    *start = block->address + found->offset;
+    *size = found->size;
+    return true;
+}
+
+bool cadre_loader_is_slot(const cadre_loader *loader, const void *address)
+{
+    uintptr_t first = (uintptr_t)loader->slots, at = (uintptr_t)address;
+    return at >= first && at < first + loader->slot_top * sizeof *loader->slots;
 }

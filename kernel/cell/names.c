@@ -75,6 +75,7 @@ void cell_entry_release(cell_entry *entry)
     free(entry->name);
     free(entry->text);
     free(entry->shown);
+    free(entry->initial);
     free(entry->spelling);
     free(entry->label);
     free(entry->place);

@@ -42,6 +42,7 @@ typedef struct cell_entry {
     char *text;                  /* `extern int x;`, `struct p { int x; };`, `#define N 3` */
     size_t label_at;             /* where in the text an asm label may be put; 0: nowhere */
     char *shown;                 /* for people: `int x` */
+    char *initial;               /* of a variable: the initialiser as it was written, or NULL */
     char **words;                /* names in the text, NULL-terminated */
     struct cell_entry *provider; /* the entry whose text declares this one, or NULL */
     struct cell_entry **needs;   /* types (as they were) that the text stands on */

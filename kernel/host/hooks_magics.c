@@ -1,11 +1,14 @@
 /* What magics make cells call: clocks, programs, files, the environment. The C that calls these
  * is written by kernel/cell/magics_*.c. */
 #include "host/inside.h"
+#include "show/show.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -225,8 +228,77 @@ static void hook_cd(const char *folder)
     free(now_in);
 }
 
+/* ---- code and values */
+
+/* Slots hold addresses: what a call through one reaches. */
+static void print_target(uint64_t slot)
+{
+    void *target;
+    const char *function = NULL;
+    Dl_info info;
+    if (slot % sizeof target != 0 || !cadre_loader_is_slot(cell_host.loader, (void *)slot)) return;
+    memcpy(&target, (void *)slot, sizeof target);
+    if (cadre_loader_describe(cell_host.loader, target, NULL, &function, NULL))
+        fprintf(stdout, " <%s>", function);
+    else if (dladdr(target, &info) && info.dli_sname)
+        fprintf(stdout, " <%s>", info.dli_sname);
+}
+
+static void print_code(FILE *listing, uint64_t start, const char *name)
+{
+    char *line = NULL;
+    size_t room = 0;
+    fprintf(stdout, "%s:\n", name);
+    while (getline(&line, &room, listing) > 0) {
+        char *rest, *slot = strstr(line, "# 0x");
+        uint64_t at = strtoull(line, &rest, 16);
+        if (rest == line || *rest != ':' || at < start) continue;
+        line[strcspn(line, "\n")] = 0;
+        fprintf(stdout, "%6llx%s", (unsigned long long)(at - start), rest);
+        if (slot) print_target(strtoull(slot + 2, NULL, 16));
+        fputs("\n", stdout);
+    }
+    free(line);
+}
+
+static void hook_asm(const char *name, const void *function)
+{
+    char command[300];
+    const void *start;
+    size_t size;
+    if (!cadre_loader_extent(cell_host.loader, function, &start, &size)) {
+        snprintf(command, sizeof command, "%%asm: %.200s is not a function of a cell", name);
+        run_end_from_anywhere(LEAVE_ERROR, 0, command);
+    }
+    int file = memfd_create("cadre-code", MFD_CLOEXEC);
+    bool written = file >= 0 && write(file, start, size) == (ssize_t)size;
+    snprintf(command, sizeof command,
+             "objdump -D -b binary -m i386:x86-64 --no-show-raw-insn --adjust-vma=0x%llx "
+             "/proc/%ld/fd/%d 2>/dev/null",
+             (unsigned long long)(uintptr_t)start, (long)getpid(), file);
+    FILE *listing = written ? popen(command, "re") : NULL;
+    if (listing) print_code(listing, (uint64_t)(uintptr_t)start, name);
+    int status = listing ? pclose(listing) : -1;
+    if (file >= 0) close(file);
+    if (status != 0)
+        run_end_from_anywhere(LEAVE_ERROR, 0,
+                              "%asm: objdump does not work; it comes with the package binutils");
+}
+
+/* cadre_show: the cell that asks tells which types are meant. */
+static void show_value(const void *value, size_t size, int kind, cadre_bundle_function bundle,
+                       const char *variable)
+{
+    const char *label = NULL;
+    (void)cadre_loader_describe(cell_host.loader, __builtin_return_address(0), &label, NULL, NULL);
+    cadre_show_value_of(label, value, size, kind, bundle, variable);
+    LEAVE_IF_WANTED();
+}
+
 void hooks_magics_install(void)
 {
+    host_override("cadre_hook_asm", (void *)hook_asm);
+    host_override("cadre_show_value", (void *)show_value);
     host_override("cadre_hook_time", (void *)hook_time);
     host_override("cadre_hook_timeit", (void *)hook_timeit);
     host_override("cadre_hook_status", (void *)hook_status);

@@ -108,15 +108,31 @@ static ssize_t raw_read(int file, void *into, size_t size)
     return got;
 }
 
-static char *read_password(const char *prompt)
+static bool take_password(const char *prompt, char *text, size_t size)
+{
+    ssize_t got = input_read(text, size - 1, prompt ? prompt : "", true);
+    if (got <= 0) return false;
+    text[got] = 0;
+    text[strcspn(text, "\r\n")] = 0;
+    return true;
+}
+
+static char *cell_getpass(const char *prompt)
 {
     static char text[256];
-    ssize_t got = input_read(text, sizeof text - 1, prompt, true);
+    bool there = take_password(prompt, text, sizeof text);
     LEAVE_IF_WANTED();
-    if (got <= 0) return NULL;
-    text[got] = 0;
-    text[strcspn(text, "\n")] = 0;
-    return text;
+    return there ? text : NULL;
+}
+
+/* cadre_read_password: the result is the cell's. */
+static char *cell_read_password(const char *prompt)
+{
+    char text[4096];
+    char *copy = take_password(prompt, text, sizeof text) ? strdup(text) : NULL;
+    explicit_bzero(text, sizeof text);
+    LEAVE_IF_WANTED();
+    return copy;
 }
 
 /* What a cell has not read of a line is not meant for the next one. */
@@ -144,6 +160,7 @@ int input_install(void)
     if (!cell_host.in) return CADRE_EMEMORY;
     stdin = cell_host.in;
     host_override("read", (void *)raw_read);
-    host_override("getpass", (void *)read_password);
+    host_override("getpass", (void *)cell_getpass);
+    host_override("cadre_read_password", (void *)cell_read_password);
     return 0;
 }

@@ -7,6 +7,7 @@ libhost_la_SOURCES = \
     kernel/host/front.h \
     kernel/host/front.c \
     kernel/host/front_events.c \
+    kernel/host/front_show.c \
     kernel/host/front_trace.c \
     kernel/host/memory.c
 libhost_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)

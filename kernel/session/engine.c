@@ -110,6 +110,7 @@ void prepare_job_free(prepare_job *work)
     free(work->problem);
     free(work->folder);
     json_decref(work->parameters);
+    json_decref(work->channels);
     json_decref(work->applied);
     json_decref(work->used);
     cadre_cell_free(work->cell);
@@ -129,6 +130,7 @@ void engine_run_prepare(job *base)
                                  .execution_count = work->execution_count,
                                  .parameters = work->parameters,
                                  .folder = work->folder,
+                                 .channels = work->channels,
                                  .applied = work->applied,
                                  .used = work->used};
     work->cell = cadre_engine_prepare(self->engine, &wanted);

@@ -22,6 +22,7 @@ void execution_prepare(front *self, const char *code, size_t length)
     if (!run->expression) {
         parameters_inline_hide(work->code, work->length);
         work->parameters = parameters_merged(&self->parameters);
+        work->channels = parameters_channels(&self->parameters);
         work->applied = parameters_unchanged(&self->parameters, work->parameters);
     }
     work->serial = run->serial;

@@ -120,7 +120,8 @@ typedef struct prepare_job {
     char *code;
     size_t length;
     int execution_count;
-    char *folder;                        /* that the host is in, or NULL */
+    char *folder; /* that the host is in, or NULL */
+    json_t *channels;
     json_t *parameters, *applied, *used; /* used by this job alone until it is done */
     cadre_cell *cell;                    /* NULL: no memory, or see problem */
     char *problem;

@@ -127,6 +127,23 @@ static void handle_idle_event(front *self, cadre_host_event *event)
     }
 }
 
+/* cadre_show: what the kernel knows of the value's type makes a better text. */
+static void format_shown(front *self, json_t *display)
+{
+    const char *label = json_string_value(json_object_get(display, "label"));
+    const char *variable = json_string_value(json_object_get(display, "variable"));
+    const char *address = json_string_value(json_object_get(display, "address"));
+    json_int_t size = json_integer_value(json_object_get(display, "size"));
+    json_int_t pid = json_integer_value(json_object_get(display, "pid"));
+    if (!label || !variable || !address || size <= 0 || !self->host) return;
+    char *text = cadre_host_format(self->host, (pid_t)pid, label, variable,
+                                   strtoull(address, NULL, 16), (size_t)size);
+    if (text)
+        json_object_set_new(json_object_get(display, "data"), "text/plain",
+                            cadre_json_string(text, strlen(text)));
+    free(text);
+}
+
 static void handle_display(front *self, const cadre_host_event *event)
 {
     json_t *display = cadre_json_parse(event->text ? event->text : "", event->length, NULL);
@@ -136,6 +153,7 @@ static void handle_display(front *self, const cadre_host_event *event)
            *metadata = json_object_get(display, "metadata");
     bool is_update = kind && strcmp(kind, "update") == 0;
     streams_flush(&self->streams, front_clock());
+    if (kind && strcmp(kind, "value") == 0) format_shown(self, display);
     if (kind && strcmp(kind, "clear") == 0) {
         front_publish(self, NULL, "clear_output",
                       json_pack("{sb}", "wait", json_is_true(json_object_get(display, "wait"))));

@@ -115,6 +115,19 @@ json_t *parameters_merged(const parameters *self)
     return merged;
 }
 
+json_t *parameters_channels(const parameters *self)
+{
+    const json_t *channels[] = {self->fixed, self->requested, self->inlined};
+    static const char *const texts[] = {"kernelspec or CADRE_PARAMETERS", "metadata",
+                                        "%parameters"};
+    json_t *all = json_object(), *value;
+    const char *name;
+    for (size_t i = 0; i < 3; i++)
+        json_object_foreach((json_t *)channels[i], name, value)
+            json_object_set_new(all, name, json_string(texts[i]));
+    return all;
+}
+
 json_t *parameters_unchanged(const parameters *self, const json_t *merged)
 {
     json_t *unchanged = json_object(), *value;

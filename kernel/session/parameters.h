@@ -45,6 +45,8 @@ bool parameters_inline_next(const char *code, size_t length, parameters_line *li
 void parameters_refuse(parameters *self);
 /* All values now, new object. */
 json_t *parameters_merged(const parameters *self);
+/* Which channel each of them comes from, as %params shows it: name -> text; new object. */
+json_t *parameters_channels(const parameters *self);
 /* Names of `merged` whose value was applied before and is the same, each `true`; new object. */
 json_t *parameters_unchanged(const parameters *self, const json_t *merged);
 /* The names in `used` have taken their values of `merged` in a cell committed as `generation`. */
