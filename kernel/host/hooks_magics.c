@@ -5,7 +5,9 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -261,26 +263,50 @@ static void print_code(FILE *listing, uint64_t start, const char *name)
     free(line);
 }
 
+/* Through objdump: false when it is not there or fails. */
+static bool print_listing(int file, uint64_t start, const char *name)
+{
+    char address[40], path[60];
+    int ends[2], status = -1;
+    pid_t child = -1;
+    posix_spawn_file_actions_t actions;
+    snprintf(address, sizeof address, "--adjust-vma=0x%llx", (unsigned long long)start);
+    snprintf(path, sizeof path, "/proc/%ld/fd/%d", (long)getpid(), file);
+    char *arguments[] = {"objdump", "-D", "-b", "binary", "-m", "i386:x86-64", "--no-show-raw-insn",
+                         address,   path, NULL};
+    if (pipe2(ends, O_CLOEXEC) < 0) return false;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    int failed = posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    FILE *listing = failed ? NULL : fdopen(ends[0], "r");
+    if (listing) {
+        print_code(listing, start, name);
+        fclose(listing);
+    } else {
+        close(ends[0]);
+    }
+    while (!failed && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    return listing && status == 0;
+}
+
 static void hook_asm(const char *name, const void *function)
 {
-    char command[300];
+    char problem[300];
     const void *start;
     size_t size;
     if (!cadre_loader_extent(cell_host.loader, function, &start, &size)) {
-        snprintf(command, sizeof command, "%%asm: %.200s is not a function of a cell", name);
-        run_end_from_anywhere(LEAVE_ERROR, 0, command);
+        snprintf(problem, sizeof problem, "%%asm: %.200s is not a function of a cell", name);
+        run_end_from_anywhere(LEAVE_ERROR, 0, problem);
     }
     int file = memfd_create("cadre-code", MFD_CLOEXEC);
-    bool written = file >= 0 && write(file, start, size) == (ssize_t)size;
-    snprintf(command, sizeof command,
-             "objdump -D -b binary -m i386:x86-64 --no-show-raw-insn --adjust-vma=0x%llx "
-             "/proc/%ld/fd/%d 2>/dev/null",
-             (unsigned long long)(uintptr_t)start, (long)getpid(), file);
-    FILE *listing = written ? popen(command, "re") : NULL;
-    if (listing) print_code(listing, (uint64_t)(uintptr_t)start, name);
-    int status = listing ? pclose(listing) : -1;
+    bool good = file >= 0 && write(file, start, size) == (ssize_t)size &&
+                print_listing(file, (uint64_t)(uintptr_t)start, name);
     if (file >= 0) close(file);
-    if (status != 0)
+    if (!good)
         run_end_from_anywhere(LEAVE_ERROR, 0,
                               "%asm: objdump does not work; it comes with the package binutils");
 }
