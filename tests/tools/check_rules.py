@@ -4,6 +4,7 @@
     banned       functions that our own C code does not call
     directions   folders include only the folders that docs/architecture.md lets them know
     tree         no path of some machine, no address of a package registry, no mark of unfinished work
+    links        what a Markdown file of the tree links to is in the tree
 
 Each rule is one test; ends with `N passed, N failed`.
 """
@@ -58,8 +59,11 @@ KNOWS = {
     "kernel/session": ["kernel/*", "runtime/cpu"],
 }
 
+# A path below a home, or below the folder of / in which this tree lies, unless every system has it.
+HOMES = {"home", "root", ROOT.parts[1]} - {"tmp", "usr", "opt", "var", "srv", "mnt"}
+
 TREE_BANNED = [
-    (r"/work/|/farm/|/root/|/tmp/(b|p)-", "a path of some machine"),
+    ("/(" + "|".join(map(re.escape, sorted(HOMES))) + ")/", "a path of some machine"),
     (r"https?://[a-z.]*(debian|pypi|npmjs|crates|pythonhosted)[a-z]*\.", "an address of a registry"),
     (r"\b(TODO|FIXME|XXX|HACK)\b", "a mark of unfinished work"),
 ]
@@ -155,9 +159,20 @@ def tree():
                 yield f"{name}:{line}: {what}: {match.group()}"
 
 
+def links():
+    names = set(files())
+    for name in files(".md"):
+        for target in re.findall(r"\]\(([^)#\s]+)", (ROOT / name).read_text()):
+            if re.match(r"[a-z]+:", target):
+                continue
+            found = (ROOT / name).parent.joinpath(target).resolve()
+            if not found.is_relative_to(ROOT) or found.relative_to(ROOT).as_posix() not in names:
+                yield f"{name}: there is no {target}"
+
+
 def main():
     failed = 0
-    rules = (banned, directions, tree)
+    rules = (banned, directions, tree, links)
     for rule in rules:
         problems = list(rule())
         failed += bool(problems)
