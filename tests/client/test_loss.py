@@ -18,8 +18,8 @@ def descends(pid, ancestor):
     return pid == ancestor
 
 
-def end(kernel):
-    for pid in hosts(kernel):
+def end(pids):
+    for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -34,13 +34,23 @@ def logged(text, folder):
         return file.read()
 
 
+def killed_while_running(kernel):
+    """The answer of a cell whose processes are killed, once, as soon as it is heard of."""
+    victims = []
+
+    def kill(answer):
+        if "begun" in answer.stdout and not victims:
+            victims.extend(hosts(kernel))
+            end(victims)
+
+    return kernel.run('#include <unistd.h>\nputs("begun"); fflush(stdout); sleep(20);', timeout=15,
+                      during=kill)
+
+
 def test_while_a_cell_runs(tmp_path):
     with lab.Kernel(env={"XDG_STATE_HOME": str(tmp_path)}) as kernel:
         kernel.run("int a = 1;")
-        sent = kernel.send("#include <unistd.h>\nsleep(20);")
-        assert lab.eventually(lambda: len(hosts(kernel)) == 2)
-        end(kernel)
-        answer = kernel.collect(sent, timeout=10)
+        answer = killed_while_running(kernel)
         assert answer.error_name == "SIGKILL" and "killed" in answer.error["evalue"]
         assert "killed" in logged(answer.reply["evalue"], tmp_path)
         assert kernel.run("1 + 1").value == "2"
@@ -49,7 +59,7 @@ def test_while_a_cell_runs(tmp_path):
 def test_between_two_cells(tmp_path):
     with lab.Kernel(env={"XDG_STATE_HOME": str(tmp_path)}) as kernel:
         kernel.run("int a = 1;")
-        end(kernel)
+        end(hosts(kernel))
         lab.eventually(lambda: (tmp_path / "cadre" / "kernel.log").exists())
         answer = kernel.run("a")
         assert "killed" in answer.stderr
@@ -61,8 +71,5 @@ def test_between_two_cells(tmp_path):
 def test_without_a_folder_for_the_log(tmp_path):
     (tmp_path / "file").write_text("")
     with lab.Kernel(env={"XDG_STATE_HOME": str(tmp_path / "file")}) as kernel:
-        sent = kernel.send("#include <unistd.h>\nsleep(20);")
-        assert lab.eventually(lambda: len(hosts(kernel)) == 2)
-        end(kernel)
-        answer = kernel.collect(sent, timeout=10)
+        answer = killed_while_running(kernel)
         assert answer.error_name == "SIGKILL" and "log:" not in answer.error_text
