@@ -482,7 +482,10 @@ int cadre_host_run(cadre_host *host, const cadre_host_run_request *request, cadr
     while (made_count)
         close(made[--made_count]);
     cadre_buffer_free(&payload);
-    if (status < 0)
+    /* A host that has just died is no error here: the copy takes over, or a new host starts, and
+     * the event that says so ends this cell. */
+    bool died = host->state == HOST_DEAD || errno == EPIPE || errno == ECONNRESET;
+    if (status < 0 && !(status == CADRE_ESYSTEM && died))
         return cadre_error_set(error, status, "cannot send the cell to the host: %s",
                                strerror(errno));
     host->run = host->last_run;
