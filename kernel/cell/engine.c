@@ -69,10 +69,14 @@ failed:
     return NULL;
 }
 
+static void drop_cells(cadre_engine *engine, uint64_t generation);
+
 void cadre_engine_free(cadre_engine *engine)
 {
     if (!engine) return;
     cadre_compiler_free(engine->compiler);
+    drop_cells(engine, 0);
+    free(engine->cells.items);
     cell_names_free(&engine->names);
     for (size_t i = 0; i < engine->log.count; i++)
         cell_state_release(engine->log.items[i].before);
@@ -177,6 +181,7 @@ void cadre_cell_free(cadre_cell *cell)
             cell_entry_release(mine->entries[i]);
         free(mine->entries);
         free(mine->vanish);
+        free(mine->code);
         cell_state_release(mine->state);
         cadre_types_free(mine->types);
         free(mine);
@@ -264,6 +269,36 @@ static bool commit_entry(cadre_engine *engine, cell_entry *entry, bool vanish,
                           vanish ? NULL : entry);
 }
 
+static void keep_cell(cadre_engine *engine, struct cadre_cell_private *mine)
+{
+    if (!mine->code) return;
+    if (engine->cells.count == engine->cells.capacity) {
+        size_t capacity = engine->cells.capacity ? engine->cells.capacity * 2 : 64;
+        struct engine_cell *grown = realloc(engine->cells.items, capacity * sizeof *grown);
+        if (!grown) return;
+        engine->cells.items = grown;
+        engine->cells.capacity = capacity;
+    }
+    struct engine_cell one = {.generation = engine->generation, .code = mine->code};
+    mine->code = NULL;
+    one.entries = calloc(mine->entry_count + 1, sizeof *one.entries);
+    for (size_t i = 0; one.entries && i < mine->entry_count; i++)
+        if (!mine->vanish[i]) one.entries[one.entry_count++] = cell_entry_keep(mine->entries[i]);
+    engine->cells.items[engine->cells.count++] = one;
+}
+
+static void drop_cells(cadre_engine *engine, uint64_t generation)
+{
+    while (engine->cells.count &&
+           engine->cells.items[engine->cells.count - 1].generation > generation) {
+        struct engine_cell *last = &engine->cells.items[--engine->cells.count];
+        for (size_t i = 0; i < last->entry_count; i++)
+            cell_entry_release(last->entries[i]);
+        free(last->entries);
+        free(last->code);
+    }
+}
+
 uint64_t cadre_engine_commit(cadre_engine *engine, cadre_cell *cell,
                              const cadre_array_report *arrays, size_t array_count)
 {
@@ -273,6 +308,7 @@ uint64_t cadre_engine_commit(cadre_engine *engine, cadre_cell *cell,
     if (!mine || setjmp(engine->names.arena.recover)) return engine->generation;
     for (size_t i = 0; i < mine->entry_count; i++)
         commit_entry(engine, mine->entries[i], mine->vanish[i], arrays, array_count);
+    keep_cell(engine, mine);
     if (mine->state && mine->state != engine->state) {
         if (engine->log.count == engine->log.capacity) {
             size_t capacity = engine->log.capacity ? engine->log.capacity * 2 : 16;
@@ -292,6 +328,7 @@ void cadre_engine_rewind(cadre_engine *engine, uint64_t generation)
 {
     if (setjmp(engine->names.arena.recover)) return;
     cell_names_rewind(&engine->names, generation);
+    drop_cells(engine, generation);
     while (engine->log.count && engine->log.items[engine->log.count - 1].generation > generation) {
         cell_state_release(engine->state);
         engine->state = engine->log.items[--engine->log.count].before;

@@ -18,6 +18,15 @@ struct cadre_engine {
     cell_state *state;
     uint64_t generation;
     struct {
+        struct engine_cell { /* texts of the cells so far, for %save */
+            uint64_t generation;
+            char *code;
+            cell_entry **entries; /* what it defined; references */
+            size_t entry_count;
+        } * items;
+        size_t count, capacity;
+    } cells;
+    struct {
         struct engine_undo {
             uint64_t generation;
             cell_state *before;
@@ -31,6 +40,7 @@ struct cadre_cell_private {
     cell_entry **entries; /* in the order of definition, owned references */
     bool *vanish;         /* the name is taken away instead */
     size_t entry_count;
+    char *code;          /* the cell\'s text */
     cell_state *state;   /* the session's from then on */
     cadre_types *types;  /* of the segment that has the value, or NULL */
     size_t value_bounds; /* the value is an array with so many run-time bounds, or 0 */
@@ -38,6 +48,11 @@ struct cadre_cell_private {
 
 /* Fills cell->...; never fails but by setting cell->failed. false: memory is gone. */
 bool cell_prepare(cadre_engine *engine, const cadre_cell_request *request, cadre_cell *cell);
+
+/* The text as one unit of C, for %save: new; NULL with *error. *entry gets the name of the function
+ * with its statements, new (NULL: there are none), *has_main whether it defines main. */
+char *cell_prepare_unit(cadre_engine *engine, const char *code, char **entry, bool *has_main,
+                        cadre_error *error);
 
 /* What the headers of `state` declare; 0, or a negative code with the compiler's text. */
 int cell_engine_learn(cadre_engine *engine, cell_state *state, const cell_words *flags,

@@ -18,6 +18,7 @@ libcell_la_SOURCES = \
     kernel/cell/magics_files.c \
     kernel/cell/magics_flags.c \
     kernel/cell/magics_names.c \
+    kernel/cell/magics_save.c \
     kernel/cell/magics_shell.c \
     kernel/cell/magics_time.c \
     kernel/cell/map.c kernel/cell/map.h \

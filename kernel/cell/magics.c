@@ -35,6 +35,8 @@ static const struct magic {
      LINE},
     {"load", "%load FILE", "puts the text of a file into the cell", magic_load, LINE},
     {"run", "%run FILE.c", "runs a C file as if its text stood here", magic_run, LINE},
+    {"save", "%save FILE.c", "writes the cells before this one as one C file that runs by itself",
+     magic_save, LINE},
     {"who", "%who", "lists the session's names with size, cell and declaration", magic_who, LINE},
     {"reset", "%reset", "takes all names and flags away: a new process, as after a start",
      magic_reset, LINE},

@@ -69,6 +69,7 @@ int magic_env(magic_call *call);
 int magic_cd(magic_call *call);
 int magic_load(magic_call *call);
 int magic_run(magic_call *call);
+int magic_save(magic_call *call);
 
 int magic_who(magic_call *call);
 int magic_params(magic_call *call);

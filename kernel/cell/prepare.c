@@ -342,6 +342,7 @@ static void remember(preparation *p)
     size_t count = 0;
     for (size_t i = 0; i < t->items->count; i++)
         count += t->plan[i].entries.count;
+    mine->code = strndup(p->request->code, p->request->length);
     mine->entries = calloc(count + 1, sizeof *mine->entries);
     mine->vanish = calloc(count + 1, sizeof *mine->vanish);
     if (!mine->entries || !mine->vanish) longjmp(p->arena.recover, 1);
@@ -467,4 +468,62 @@ out:
     cell_arena_free(&p->arena);
     free(p);
     return done;
+}
+
+char *cell_prepare_unit(cadre_engine *engine, const char *code, char **entry, bool *has_main,
+                        cadre_error *error)
+{
+    /* As the first cell of a session of its own that has the same headers and flags. */
+    cadre_engine_options options = {
+        .cache_dir = "", .include_dir = engine->include_dir, .compiler = engine->program};
+    cadre_engine *fresh = cadre_engine_new(&options, error);
+    cadre_cell_request request = {.code = code, .length = strlen(code), .execution_count = 1};
+    cadre_cell *cell = calloc(1, sizeof *cell);
+    preparation *volatile p = calloc(1, sizeof *p);
+    char *volatile text = NULL;
+    *entry = NULL;
+    if (!fresh || !cell || !p) goto out;
+    cell_state_release(fresh->state);
+    fresh->state = cell_state_copy(engine->state);
+    p->engine = fresh;
+    p->request = &request;
+    p->cell = cell;
+    p->state = fresh->state ? cell_state_copy(fresh->state) : NULL;
+    p->only_here = p->state ? cell_state_copy(fresh->state) : NULL;
+    if (!p->only_here) goto out;
+    if (setjmp(p->arena.recover) || setjmp(fresh->names.arena.recover)) goto out;
+    name_cell(p);
+    read_cell(p);
+    if (!cell->failed) split_cell(p);
+    if (!cell->failed) translate_cell(p);
+    if (!cell->failed && p->translator.segment_count == 1) cell_prepare_compile(p);
+    const cell_translator *t = &p->translator;
+    if (cell->failed) {
+        cadre_error_set(error, CADRE_EINPUT, "%s", cell->error_value ? cell->error_value : "");
+    } else if (t->segment_count > 1) {
+        cadre_error_set(error, CADRE_EINPUT,
+                        "a name is used and then defined anew; as one file of C that needs two "
+                        "names");
+    } else {
+        text = cadre_buffer_steal(&t->segments[0].source);
+        if (t->segments[0].entry) *entry = strdup(t->segments[0].entry);
+        *has_main = t->runs_main;
+    }
+out:
+    if (p) {
+        for (size_t i = 0; i < p->translator.created.count; i++)
+            cell_entry_release(p->translator.created.items[i]);
+        free_sources(p);
+        cadre_types_free(p->types);
+        cell_diagnostics_free(&p->diagnostics);
+        cadre_buffer_free(&p->new_includes);
+        cell_state_release(p->state);
+        cell_state_release(p->only_here);
+        cell_arena_free(&p->arena);
+    }
+    free(p);
+    cadre_cell_free(cell);
+    cadre_engine_free(fresh);
+    if (!text && error && !error->code) cadre_error_set(error, CADRE_EMEMORY, "no memory");
+    return text;
 }
