@@ -232,12 +232,23 @@ static void add_located(cell_diagnostics *d, const char *line, uint16_t source, 
     const char *colon = strstr(rest, ": ");
     if (!colon || colon - rest > 20) return;
     char *kind = cell_arena_copy(d->reading->arena, rest, (size_t)(colon - rest));
+    kind[0] |= 32; /* the assembler writes `Error` */
     char *message = clean(d, colon + 2);
     if (is_ours(kind, message) || is_alias_note(d, message)) {
         if (strcmp(kind, "note")) d->notes_to = NULL;
         return;
     }
     cell_diagnostics_message(d, kind, source, at, column, message);
+}
+
+static void add_generated(cell_diagnostics *d, const char *rest)
+{
+    const char *error = strstr(rest, "error: ");
+    if (!error) {
+        if (strstr(rest, "warning: ")) d->notes_to = NULL;
+        return;
+    }
+    record(d, "error", place(d, 0, 0, 0), UINT16_MAX, 0, 0, clean(d, error + 7));
 }
 
 /* `cadre-session:12:5: note: previous declaration`: what that line declares stands in a cell. */
@@ -250,7 +261,11 @@ static void add_session(cell_diagnostics *d, const char *rest)
         rest++;
     const char *colon = strstr(rest, ": ");
     const cell_segment_text *s = d->segment;
-    if (!colon || !s || line >= s->session_count || !s->session[line]) return;
+    if (!colon) return;
+    if (!s || line >= s->session_count || !s->session[line]) {
+        add_generated(d, rest); /* a directive of the cell that stands before its first line */
+        return;
+    }
     const cell_entry *entry = s->session[line];
     char *kind = cell_arena_copy(d->reading->arena, rest, (size_t)(colon - rest));
     char *where = cell_arena_printf(d->reading->arena, "In[%d]:%u:%u", entry->execution_count,
@@ -258,14 +273,20 @@ static void add_session(cell_diagnostics *d, const char *rest)
     record(d, kind, where, UINT16_MAX, 0, 0, clean(d, colon + 2));
 }
 
-static void add_generated(cell_diagnostics *d, const char *rest)
+/* What the assembler says about an asm outside of functions has a line of its own input only. */
+static bool add_assembler(cell_diagnostics *d, const char *line)
 {
-    const char *error = strstr(rest, "error: ");
-    if (!error) {
-        if (strstr(rest, "warning: ")) d->notes_to = NULL;
-        return;
+    static const struct {
+        const char *mark, *kind;
+    } kinds[] = {{": Error: ", "error"}, {": Fatal error: ", "error"}, {": Warning: ", "warning"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const char *at = strstr(line, kinds[i].mark);
+        if (!at) continue;
+        record(d, kinds[i].kind, place(d, 0, 0, 0), UINT16_MAX, 0, 0,
+               clean(d, at + strlen(kinds[i].mark)));
+        return true;
     }
-    record(d, "error", place(d, 0, 0, 0), UINT16_MAX, 0, 0, clean(d, error + 7));
+    return false;
 }
 
 /* A message about a header of the system, or without a place. */
@@ -322,6 +343,8 @@ void cell_diagnostics_add(cell_diagnostics *d, const char *text)
             add_generated(d, rest);
         } else if (is_context(line)) {
             if (context) cadre_buffer_printf(&d->traceback, "%s\n", line);
+        } else if (add_assembler(d, line)) {
+            context = false;
         } else {
             add_foreign(d, line, &context);
         }

@@ -89,7 +89,7 @@ static bool real_library(const char *path, char *out, size_t size)
 {
     char real[PATH_MAX], text[512];
     if (!realpath(path, real)) return false;
-    int fd = open(real, O_RDONLY | O_CLOEXEC);
+    int fd = open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return false;
     ssize_t n = read(fd, text, sizeof text - 1);
     close(fd);

@@ -92,7 +92,7 @@ static char *read_file(preparation *p, const char *name, size_t *length)
     const char *path = name;
     if (name[0] != '/' && p->only_here->folder)
         path = cell_arena_printf(arena, "%s/%s", p->only_here->folder, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat status;
     if (fd < 0) return NULL;
     if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size > LOCAL_HEADER_LIMIT) {
