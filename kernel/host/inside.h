@@ -163,11 +163,17 @@ ssize_t input_read(void *into, size_t size, const char *prompt, bool password);
 
 /* ---- replaced functions */
 void process_install(void);
+/* The calling thread is asked to go by pthread_cancel or by itself. */
+void process_end_thread(void *frame, void *result) __attribute__((noreturn));
 void process_start_cell(void);
 void process_run_atexit(void);
 void process_leave_child(int status) __attribute__((noreturn));
 void waits_install(void);
 void signals_install(void);
+/* limits.c: soft limits of the cells, in force while one runs. */
+void limits_for_host(void);
+void limits_for_cell(void);
+
 void threads_install(void);
 void threads_start_process(void);
 int threads_alive(void); /* threads that cells started */

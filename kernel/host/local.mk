@@ -31,6 +31,7 @@ cadre_host_SOURCES = \
     kernel/host/waits.c \
     kernel/host/signals.c \
     kernel/host/threads.c \
+    kernel/host/limits.c \
     kernel/host/libraries.c
 cadre_host_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 # Cells find what the host is linked to: OpenBLAS and libcadre whether or not it uses them itself.

@@ -183,7 +183,21 @@ static int start(char **arguments)
     streams_start_process();
     interrupt_start_process();
     threads_start_process();
+    limits_for_host();
     return 0;
+}
+
+/* The files of a cell did not fit: say so, or the front would wait for its end. */
+static void refuse_run(const struct packet_header *header)
+{
+    cadre_buffer payload = {0};
+    if (header->message != MESSAGE_RUN && header->message != MESSAGE_FILES) return;
+    atomic_store(&cell_host.run, header->run);
+    cadre_field_text(&payload, "the process of the cells can open no more files (RLIMIT_NOFILE is "
+                               "reached); restart the kernel");
+    host_send(MESSAGE_LINK_ERROR, NULL, 0, &payload);
+    cadre_buffer_free(&payload);
+    atomic_store(&cell_host.run, 0);
 }
 
 int main(int argument_count, char **arguments)
@@ -203,6 +217,10 @@ int main(int argument_count, char **arguments)
         struct packet packet;
         int status = cadre_packet_receive(cell_host.control, &packet, true);
         if (status == CADRE_EINTERRUPT || status == CADRE_EFORMAT) continue;
+        if (status == CADRE_EMEMORY) {
+            refuse_run(&packet.header);
+            continue;
+        }
         if (status < 0) front_died(0);
         bool is_run = packet.header.message == MESSAGE_RUN;
         if (is_run || packet.header.message == MESSAGE_FILES) {

@@ -138,7 +138,14 @@ int cadre_packet_receive(int socket, struct packet *packet, bool wait)
         }
     }
     if (status == 0) return 1;
+    struct packet_header lost = packet->header;
     cadre_packet_free(packet);
+    if (got >= (ssize_t)sizeof lost && lost.magic == PACKET_MAGIC &&
+        (message.msg_flags & MSG_CTRUNC)) {
+        packet->header.message = lost.message;
+        packet->header.run = lost.run;
+        return CADRE_EMEMORY;
+    }
     return status;
 }
 

@@ -107,11 +107,15 @@ static void cell_exit(int status)
     end_cell(__builtin_frame_address(0), status, END_UNCLEAN_EXIT);
 }
 
+void process_end_thread(void *frame, void *result)
+{
+    if (!cell_host.is_child && on_main_thread()) end_cell(frame, 0, END_PTHREAD_EXIT);
+    pthread_exit(result);
+}
+
 static void cell_pthread_exit(void *result)
 {
-    if (!cell_host.is_child && on_main_thread())
-        end_cell(__builtin_frame_address(0), 0, END_PTHREAD_EXIT);
-    pthread_exit(result);
+    process_end_thread(__builtin_frame_address(0), result);
 }
 
 static void cell_underscore_exit(int status)

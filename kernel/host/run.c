@@ -240,6 +240,7 @@ static void execute_and_report(const struct plan *plan)
     hooks_start_cell();
     snapshot_cell_started();
     streams_cell(true);
+    limits_for_cell();
 
     enum leave_reason reason = execute(plan);
     cell_host.in_cell = 0;
@@ -254,6 +255,7 @@ static void execute_and_report(const struct plan *plan)
         if (again == LEAVE_INTERRUPT || again == LEAVE_ERROR) reason = again;
     }
     hooks_end_cell();
+    limits_for_host();
     streams_cell(false);
     streams_flush();
     report_done(reason);

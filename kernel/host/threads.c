@@ -55,6 +55,16 @@ static void *run_thread(void *argument)
     return result;
 }
 
+/* The main thread has a cell above it and the host below: cancelled by itself it ends the cell, and
+ * no other thread can cancel it. */
+static int cell_pthread_cancel(pthread_t thread)
+{
+    if (cell_host.is_child || !pthread_equal(thread, cell_host.main_thread))
+        return pthread_cancel(thread);
+    if (on_main_thread()) process_end_thread(__builtin_frame_address(0), PTHREAD_CANCELED);
+    return EPERM;
+}
+
 static int create(pthread_t *thread, const pthread_attr_t *attributes, struct start start)
 {
     struct start *copy = malloc(sizeof *copy);
@@ -81,5 +91,6 @@ static int cell_thrd_create(thrd_t *thread, thrd_start_t function, void *argumen
 void threads_install(void)
 {
     host_override("pthread_create", (void *)cell_pthread_create);
+    host_override("pthread_cancel", (void *)cell_pthread_cancel);
     host_override("thrd_create", (void *)cell_thrd_create);
 }
