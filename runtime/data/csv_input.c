@@ -1,3 +1,4 @@
+#include "base/interrupt.h"
 #include "data/csv.h"
 
 #include <errno.h>
@@ -14,12 +15,24 @@ static int fail_file(const char *path, int number, const char *what, cadre_error
     return cadre_error_set_at(error, CADRE_EFILE, path, 0, 0, "%s: %s", what, strerror(number));
 }
 
+/* Has the wait for a pipe, or a file without end, been given up? */
+static bool is_stopped(const char *path, cadre_error *error)
+{
+    if (!cadre_interrupt_requested()) return false;
+    cadre_error_set(error, CADRE_EINTERRUPT, "interrupted while reading %s", path);
+    return true;
+}
+
 /* A pipe can be read once and the reader may need two passes. */
 static int copy_to_memory(csv_input *input, cadre_error *error)
 {
     int copy = memfd_create("cadre-csv", MFD_CLOEXEC), status = 0;
     if (copy < 0) return fail_file(input->path, errno, "no memory to copy it", error);
     for (;;) {
+        if (is_stopped(input->path, error)) {
+            status = CADRE_EINTERRUPT;
+            break;
+        }
         ssize_t got = read(input->fd, input->window, input->capacity);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) status = fail_file(input->path, errno, "cannot be read", error);
@@ -44,9 +57,10 @@ static int copy_to_memory(csv_input *input, cadre_error *error)
 int cadre_csv_open(csv_input *input, const char *path, cadre_error *error)
 {
     *input = (csv_input){.path = path, .line = 1};
-    do
+    do {
+        if (is_stopped(path, error)) return CADRE_EINTERRUPT;
         input->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    while (input->fd < 0 && errno == EINTR);
+    } while (input->fd < 0 && errno == EINTR);
     if (input->fd < 0) return fail_file(path, errno, "cannot be opened", error);
     struct stat info;
     if (fstat(input->fd, &info) < 0) return fail_file(path, errno, "cannot be read", error);
@@ -102,6 +116,7 @@ int cadre_csv_refill(csv_input *input, cadre_error *error)
     size_t room = input->capacity - (size_t)(end - input->window);
     if (input->size - input->offset < (off_t)room) room = (size_t)(input->size - input->offset);
     ssize_t got;
+    if (is_stopped(input->path, error)) return CADRE_EINTERRUPT;
     do
         got = pread(input->fd, end, room, input->offset);
     while (got < 0 && errno == EINTR);

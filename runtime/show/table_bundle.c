@@ -32,6 +32,13 @@ static void append_cut(cadre_buffer *out, const char *text)
     if (at < length) cadre_buffer_puts(out, "\u2026");
 }
 
+static char *cut(const char *text)
+{
+    cadre_buffer out = {0};
+    append_cut(&out, text);
+    return cadre_buffer_steal(&out);
+}
+
 /* A missing value is an empty cell. */
 static char *format_cell(const cadre_table *table, size_t column, size_t row)
 {
@@ -87,14 +94,15 @@ char *cadre_table_bundle(const void *object)
     size_t rows = table->rows < MOST_ROWS ? table->rows : MOST_ROWS;
     size_t columns = table->column_count < MOST_COLUMNS ? table->column_count : MOST_COLUMNS;
     char *bundle = NULL, **cells = calloc(rows * columns + 1, sizeof *cells);
-    const char **headings = calloc(columns + 1, sizeof *headings);
+    char **headings = calloc(columns + 1, sizeof *headings);
     cadre_buffer text = {0}, html = {0}, types = {0};
     if (!cells || !headings) goto done;
     for (size_t i = 0; i < columns; i++)
-        headings[i] = table->columns[i].name;
+        if (!(headings[i] = cut(table->columns[i].name))) goto done;
     for (size_t i = 0; i < rows * columns; i++)
         if (!(cells[i] = format_cell(table, i % columns, i / columns))) goto done;
-    const cadre_grid grid = {NULL, headings, (const char *const *)cells, rows, columns};
+    const cadre_grid grid = {NULL, (const char *const *)headings, (const char *const *)cells, rows,
+                             columns};
 
     const char *name =
         strrchr(table->source, '/') ? strrchr(table->source, '/') + 1 : table->source;
@@ -118,6 +126,8 @@ char *cadre_table_bundle(const void *object)
 done:
     for (size_t i = 0; cells && i < rows * columns; i++)
         free(cells[i]);
+    for (size_t i = 0; headings && i < columns; i++)
+        free(headings[i]);
     free(cells);
     free(headings);
     cadre_buffer_free(&text);
