@@ -144,6 +144,7 @@ static int parse(run_arguments *arguments, int argc, char **argv)
     if (optind != argc - 1)
         return wrong("%s notebook is needed; `cadre run --help` tells more",
                      optind == argc ? "a" : "one");
+    if (output && !*output) return wrong("%s needs a path", "-o");
     arguments->notebook = argv[optind];
     arguments->output = output ? strdup(output) : default_output(arguments->notebook);
     return arguments->output ? DONE : wrong("%s", "no memory");

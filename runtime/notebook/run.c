@@ -348,8 +348,9 @@ static int write_output(notebook_run *run, bool now, cadre_error *error)
     if (!run->options->output) return CADRE_OK;
     double time = cadre_loop_now();
     if (!now && time - run->written < SHORTEST_INTERVAL) return CADRE_OK;
-    run->written = time;
-    return cadre_document_write(run->document, run->options->output, error);
+    int status = cadre_document_write(run->document, run->options->output, error);
+    if (status == CADRE_OK) run->written = time;
+    return status;
 }
 
 static int run_cells(notebook_run *run, cadre_error *error)
