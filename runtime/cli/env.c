@@ -265,7 +265,7 @@ int cadre_cli_env(int argc, char **argv)
     struct request request = {0};
     const char *verb = argc > 1 ? argv[1] : "";
     int status;
-    if (!strcmp(verb, "--help") || !strcmp(verb, "-h")) {
+    if (cadre_cli_wants_help(argc, argv)) {
         fputs(usage, stdout);
         return 0;
     }

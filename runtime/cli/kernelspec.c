@@ -36,7 +36,7 @@ int cadre_cli_kernelspec(int argc, char **argv)
     cadre_error error = {0};
     cadre_spec_place place = {0};
     const char *verb = argc > 1 ? argv[1] : "";
-    if (!strcmp(verb, "--help") || !strcmp(verb, "-h")) {
+    if (cadre_cli_wants_help(argc, argv)) {
         fputs(usage, stdout);
         return 0;
     }

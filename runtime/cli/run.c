@@ -194,13 +194,31 @@ done:
 
 /* ---- running ---- */
 
+/* Text without colours (ESC [ ... letter), for files and pipes. */
+static void put_plain(const char *text, FILE *out)
+{
+    while (*text) {
+        size_t plain = strcspn(text, "\033");
+        fwrite(text, 1, plain, out);
+        text += plain;
+        if (!*text) return;
+        text++;
+        if (*text != '[') continue;
+        text += 1 + strspn(text + 1, "0123456789;");
+        if (*text) text++;
+    }
+}
+
 static void show(void *user, const char *kind, const char *text)
 {
     run_arguments *arguments = user;
     if (arguments->quiet) return;
     bool is_error = strcmp(kind, "stderr") == 0 || strcmp(kind, "error") == 0;
     FILE *out = is_error ? stderr : stdout;
-    fputs(text, out);
+    if (isatty(fileno(out)))
+        fputs(text, out);
+    else
+        put_plain(text, out);
     bool in_a_line = text[strlen(text) - 1] != '\n';
     if (in_a_line && strcmp(kind, "display") == 0) {
         fputc('\n', out);
