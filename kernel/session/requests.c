@@ -23,8 +23,8 @@ static json_t *kernel_info(front *self, const cadre_message *message)
         "{ss ss ss ss s{ss ss ss ss ss ss} ss s[{ss ss}{ss ss}] s[]}", "status", "ok",
         "protocol_version", "5.5", "implementation", "cadre", "implementation_version",
         PACKAGE_VERSION, "language_info", "name", "c", "version", "gnu17", "mimetype",
-        "text/x-csrc", "file_extension", ".c", "pygments_lexer", "c", "codemirror_mode", "text/x-csrc",
-        "banner",
+        "text/x-csrc", "file_extension", ".c", "pygments_lexer", "c", "codemirror_mode",
+        "text/x-csrc", "banner",
         "Cadre " PACKAGE_VERSION ": C in notebooks\n"
         "State lives across cells, crashes cost nothing, the last expression is shown.",
         "help_links", "text", "C reference", "url", "https://en.cppreference.com/w/c", "text",
