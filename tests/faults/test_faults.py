@@ -125,8 +125,9 @@ def test_a_cache_that_cannot_be_made(tmp_path):
         assert kernel.run("a + 2").value == "22"
 
 
-def test_no_home_at_all():
-    with lab.Kernel(env={"HOME": "/nonexistent", "XDG_CACHE_HOME": ""}) as kernel:
+def test_no_home_at_all(tmp_path):
+    (tmp_path / "home").write_text("a file where a home should be")
+    with lab.Kernel(env={"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": ""}) as kernel:
         assert kernel.run("2 + 2").value == "4"
 
 
