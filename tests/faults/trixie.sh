@@ -57,6 +57,7 @@ done
 if [ -f /etc/pip.conf ]; then cp /etc/pip.conf "$root/etc/pip.conf"; fi
 
 mkdir -p "$root/cadre"
+find "$root/cadre" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 if git rev-parse --git-dir >/dev/null 2>&1; then
     git ls-files -co --exclude-standard -z | tar --null -T - -cf - | tar -xf - -C "$root/cadre"
 else
