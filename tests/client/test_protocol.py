@@ -68,7 +68,10 @@ def test_usage_has_every_process(shared_kernel):
     assert "cadre-kernel" in names and "cadre-host" in names
     assert usage["pid"] == shared_kernel.pid
     assert abs(sum(p["memory"] for p in usage["processes"]) - usage["kernel_memory"]) < 10
-    assert all(p["memory"] > 0 and p["cpu_seconds"] >= 0 for p in usage["processes"])
+    assert all(p["memory"] >= 0 and p["cpu_seconds"] >= 0 for p in usage["processes"])
+    # One that is just ending has no memory any more; these two live.
+    assert all(p["memory"] > 0 for p in usage["processes"]
+               if p["name"] == "cadre-kernel" or p["pid"] == usage["pid"])
 
 
 def test_no_subshells_are_promised(shared_kernel):
