@@ -5,6 +5,10 @@ Speeds of a machine drift; so kernels take turns, and what is held to is the rat
 its own where there is nobody to compare with. A figure that misses is measured again, twice at
 most: a busy moment is no regression, a slower kernel stays slow. Each is one test; ends with
 `N passed, N failed`. All that was measured goes to bench.json among the artefacts.
+
+CADRE_TEST_LONG=yes holds every figure to its goal. Otherwise a fifth less is granted to a machine that others use too,
+and the figures of KNOWN_GAPS, which do not reach their goal yet (docs/performance.md), are kept from getting worse.
+A goal that was missed is said either way.
 """
 import argparse
 import json
@@ -230,6 +234,8 @@ def memory():
     return 16.0 / largest, 1.0, f"{largest:.1f} MiB of its own in the larger of {len(seen)} workers"
 
 
+STRICT = os.environ.get("CADRE_TEST_LONG") == "yes"
+KNOWN_GAPS = {"two_processes": 1.1}
 FIGURES = [start, info, stream, two_processes, small_loops, memory]
 
 
@@ -244,7 +250,9 @@ def measure(figure):
             {"ratio": ratio, "wanted": wanted, "text": text})
         if ratio >= wanted:
             break
-    return ratio >= wanted, f"{text} (ratio {ratio:.2f}, wanted {wanted:.2f})"
+    guarded = wanted if STRICT else KNOWN_GAPS.get(figure.__name__, 0.8 * wanted)
+    missed = "" if ratio >= wanted else ": GOAL MISSED"
+    return ratio >= guarded, f"{text} (ratio {ratio:.2f}, wanted {wanted:.2f}{missed})"
 
 
 def main():
