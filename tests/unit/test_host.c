@@ -132,7 +132,13 @@ START_TEST(every_death_is_survived)
     crash(
         "extern FILE *_IO_list_all; int compare(const void *a, const void *b) { return *(volatile "
         "int *)8; }",
-        "int v[3] = {3, 1, 2}; qsort(v, 3, sizeof *v, compare);", "SIGSEGV", "qsort");
+        "int v[3] = {3, 1, 2}; qsort(v, 3, sizeof *v, compare);", "SIGSEGV",
+#ifdef __SANITIZE_ADDRESS__ /* whose own qsort stands between */
+        "compare"
+#else
+        "qsort"
+#endif
+    );
     crash(NULL, "flockfile(stdout); printf(\"locked\"); *(volatile int *)8 = 1;", "SIGSEGV", NULL);
     crash(NULL, "for (int i = 3; i < 1200; i++) syscall(3, i); *(volatile int *)8 = 1;", "SIGSEGV",
           NULL);
