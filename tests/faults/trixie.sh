@@ -56,11 +56,11 @@ for pair in "${pass[@]}"; do # files that the variables name
 done
 if [ -f /etc/pip.conf ]; then cp /etc/pip.conf "$root/etc/pip.conf"; fi
 
-mkdir -p "$root/cadre"
-find "$root/cadre" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+mkdir -p "$root/srv/checkout"
+find "$root/srv/checkout" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 if git rev-parse --git-dir >/dev/null 2>&1; then
-    git ls-files -co --exclude-standard -z | tar --null -T - -cf - | tar -xf - -C "$root/cadre"
+    git ls-files -co --exclude-standard -z | tar --null -T - -cf - | tar -xf - -C "$root/srv/checkout"
 else
-    tar --exclude=./build -cf - . | tar -xf - -C "$root/cadre"
+    tar --exclude=./build -cf - . | tar -xf - -C "$root/srv/checkout"
 fi
-inside 'cd /cadre && ./check unit rules install cases client demo'
+inside 'cd /srv/checkout && ./check unit rules install cases client demo'

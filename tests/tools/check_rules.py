@@ -70,7 +70,7 @@ TREE_BANNED = [
 
 FOLDERS = ("kernel", "runtime", "notebooks", "kernelspec", "tests", "docs", ".ci")
 TOP = ("bootstrap", "check", "demo", "configure.ac", "Makefile.am", "README.md", "CHANGELOG.md",
-       "CONTRIBUTING.md")
+       "CONTRIBUTING.md", "LICENSE")
 
 
 def files(*suffixes):

@@ -306,7 +306,8 @@ START_TEST(threads_that_allocate_do_not_spoil_a_copy)
                 "void *churn(void *a) { for (;;) { char *p = malloc(200000); FILE *f = "
                 "fopen(\"/dev/null\", "
                 "\"w\"); fprintf(f, \"%p\", p); fclose(f); free(p); } return a; }",
-                "mallopt(-8, 1); pthread_t t[3]; for (int i = 0; i < 3; i++) pthread_create(&t[i], "
+                "int mallopt(int, int); mallopt(-8, 1); pthread_t t[3]; for (int i = 0; i < 3; "
+                "i++) pthread_create(&t[i], "
                 "0, churn, 0);");
     for (int i = 0; i < 20; i++)
         test_run_ok(&session, NULL, "free(malloc(100000));");
