@@ -59,11 +59,12 @@ KNOWS = {
     "kernel/session": ["kernel/*", "runtime/cpu"],
 }
 
-# A path below a home, or below the folder of / in which this tree lies, unless every system has it.
-HOMES = {"home", "root", ROOT.parts[1]} - {"tmp", "usr", "opt", "var", "srv", "mnt"}
+# A path below a home or below the folder of this very tree. It must begin as an absolute one does, and the folder must
+# have a name that says something: a tree that lies in /check or /build does not forbid build/check/logs or /build/.
+HOMES = ["/home", "/root"] + ([str(ROOT)] if len(ROOT.parts) > 2 else [])
 
 TREE_BANNED = [
-    ("/(" + "|".join(map(re.escape, sorted(HOMES))) + ")/", "a path of some machine"),
+    (r"(?<![\w.)}>*~-])(" + "|".join(map(re.escape, HOMES)) + ")/", "a path of some machine"),
     (r"https?://[a-z.]*(debian|pypi|npmjs|crates|pythonhosted)[a-z]*\.", "an address of a registry"),
     (r"\b(TODO|FIXME|XXX|HACK)\b", "a mark of unfinished work"),
 ]
