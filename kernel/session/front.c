@@ -58,7 +58,11 @@ void front_publish(front *self, const cadre_message *parent, const char *type, j
 
 void front_status(front *self, const cadre_message *parent, const char *state)
 {
-    front_publish(self, parent, "status", json_pack("{ss}", "execution_state", state));
+    char content[64];
+    cadre_outgoing message = {.type = "status", .content_text = content};
+    int length = snprintf(content, sizeof content, "{\"execution_state\":\"%.32s\"}", state);
+    message.content_length = (size_t)length;
+    publish(self, parent, NULL, &message);
     /* Clients take the last status for the kernel's: it still works when it has answered a
      * question on the side. */
     if (parent && self->current && strcmp(state, "idle") == 0) front_status(self, NULL, "busy");
@@ -75,6 +79,16 @@ void front_reply(front *self, cadre_channel channel, const cadre_message *to, co
     else if (cadre_wire_server_send(self->server, channel, &message, &error) < 0)
         front_log("%s", error.message);
     json_decref(content);
+}
+
+void front_reply_text(front *self, cadre_channel channel, const cadre_message *to, const char *type,
+                      const char *content)
+{
+    cadre_error error = {0};
+    cadre_outgoing message = {
+        .type = type, .request = to, .content_text = content, .content_length = strlen(content)};
+    if (cadre_wire_server_send(self->server, channel, &message, &error) < 0)
+        front_log("%s", error.message);
 }
 
 static void publish_stream(void *context, stream_name name, const char *text, size_t length)
@@ -242,7 +256,7 @@ static int serve(front *self, cadre_error *error)
                                    next_timeout(self, front_clock())) < 0)
             return cadre_error_set(error, CADRE_ESYSTEM, "waiting failed: %s", strerror(errno));
         cadre_wire_server_welcome(self->server);
-        take_signals(self);
+        if (fds[0].revents) take_signals(self);
         take_messages(self, CADRE_CONTROL);
         take_messages(self, CADRE_STDIN);
         take_jobs(self, self->engine_worker);
@@ -301,6 +315,7 @@ static void close_all(front *self)
     free(self->generation_counts);
     free(self->parent);
     free(self->loss);
+    free(self->info);
     if (self->signal_fd >= 0) close(self->signal_fd);
 }
 

@@ -57,6 +57,7 @@ typedef struct front {
     bool is_launched; /* engine and host */
     int64_t launch_at;
     bool ending, restarting;
+    char *info; /* content of a kernel_info_reply, made at the first request */
     char *loss; /* why the host was started anew, until a cell has told it; NULL: nothing to tell */
 } front;
 
@@ -69,6 +70,9 @@ void front_status(front *self, const cadre_message *parent, const char *state);
 /* A reply to a request; content is stolen, metadata borrowed or NULL. */
 void front_reply(front *self, cadre_channel channel, const cadre_message *to, const char *type,
                  json_t *content, const json_t *metadata);
+/* The same with content that is JSON text. */
+void front_reply_text(front *self, cadre_channel channel, const cadre_message *to, const char *type,
+                      const char *content);
 void front_interrupt(front *self);
 /* Output for the user that comes from the kernel itself, on stderr; a newline is added. */
 void front_note(front *self, const char *text);

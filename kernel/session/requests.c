@@ -101,9 +101,24 @@ static const struct answer {
     {"shutdown_request", "shutdown_reply", shut_down},
 };
 
+/* Asked often (every start, every heartbeat of some clients) and always the same. */
+static bool answer_info(front *self, cadre_channel channel, const cadre_message *message)
+{
+    if (strcmp(message->type, "kernel_info_request") != 0 || message->damage) return false;
+    if (!self->info) {
+        json_t *content = kernel_info(self, message);
+        self->info = content ? json_dumps(content, JSON_COMPACT) : NULL;
+        json_decref(content);
+    }
+    if (!self->info) return false;
+    front_reply_text(self, channel, message, "kernel_info_reply", self->info);
+    return true;
+}
+
 static void answer(front *self, cadre_channel channel, const cadre_message *message)
 {
     const struct answer *found = NULL;
+    if (answer_info(self, channel, message)) return;
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
         if (strcmp(answers[i].request, message->type) == 0) found = &answers[i];
     if (!found) {

@@ -16,6 +16,7 @@ struct worker {
     job *queue, *finished; /* oldest first */
     bool running, stopping, joined;
     int event_fd;
+    bool is_told; /* event_fd was written since it was read; under the lock */
 };
 
 static void append(job **list, job *work)
@@ -43,6 +44,7 @@ static void *run(void *argument)
         self->running = false;
         append(&self->finished, work);
         uint64_t one = 1;
+        self->is_told = true;
         ssize_t written = write(self->event_fd, &one, sizeof one);
         (void)written; /* only a full counter fails, and then the descriptor is readable */
     }
@@ -92,7 +94,8 @@ job *worker_take(worker *self)
     job *work = self->finished;
     if (work) {
         self->finished = work->next;
-    } else {
+    } else if (self->is_told) {
+        self->is_told = false;
         ssize_t got = read(self->event_fd, &count, sizeof count);
         (void)got;
     }

@@ -103,10 +103,16 @@ static int make_header_safe(cadre_message *message)
     return 0;
 }
 
-static int read_json(cadre_message *message, const cadre_bytes *parts, cadre_error *error)
+static int read_json(cadre_message *message, const cadre_bytes *parts, bool *header_is_strict,
+                     cadre_error *error)
 {
     cadre_error problem = {0};
-    message->header = object_of(parts[0], &problem);
+    message->header = json_loadb(parts[0].data, parts[0].length, JSON_ALLOW_NUL, NULL);
+    *header_is_strict = json_is_object(message->header);
+    if (!*header_is_strict) {
+        json_decref(message->header);
+        message->header = object_of(parts[0], &problem);
+    }
     if (!message->header)
         return cadre_error_set(error, CADRE_EFORMAT, "header: %s", problem.message);
     message->type = json_string_value(json_object_get(message->header, "msg_type"));
@@ -132,6 +138,7 @@ cadre_message *cadre_message_parse(const cadre_bytes *frames, size_t count,
                                    cadre_error *error)
 {
     size_t delimiter = 0, size = 0;
+    bool header_is_strict;
     if (check_frames(frames, count, &delimiter, &size, error) < 0) return NULL;
     const cadre_bytes *signature = &frames[delimiter + 1], *parts = &frames[delimiter + 2];
     if (signer && !cadre_signer_verify(signer, parts, SIGNED, signature->data, signature->length)) {
@@ -155,8 +162,8 @@ cadre_message *cadre_message_parse(const cadre_bytes *frames, size_t count,
         cadre_error_set(error, CADRE_EMEMORY, "no memory");
         goto fail;
     }
-    if (read_json(message, parts, error) < 0) goto fail;
-    if (make_header_safe(message) < 0) {
+    if (read_json(message, parts, &header_is_strict, error) < 0) goto fail;
+    if (!header_is_strict && make_header_safe(message) < 0) {
         cadre_error_set(error, CADRE_EMEMORY, "no memory");
         goto fail;
     }

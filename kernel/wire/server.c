@@ -2,17 +2,25 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <zmq.h>
 
 struct cadre_wire_server {
     void *context, *heartbeat_context;
     void *sockets[CADRE_CHANNEL_COUNT];
+    int signals[CADRE_HEARTBEAT]; /* ZMQ_FD of each socket, borrowed from it */
+    /* Bit masks of channels. Asking libzmq costs a system call each time, so it is asked only
+     * where something may have changed. */
+    unsigned ready;  /* a message is there */
+    unsigned unsure; /* sent on since: libzmq may have taken the signal, it must be asked */
+    unsigned empty;  /* seen empty by the last wait: the next receive need not ask */
     bool has_heartbeat;
     pthread_t heartbeat;
     sender sender;
@@ -112,6 +120,11 @@ static int bind_all(cadre_wire_server *server, cadre_connection *connection, cad
         if (failed)
             return cadre_error_set(error, CADRE_ESYSTEM, "a socket option was refused: %s",
                                    zmq_strerror(errno));
+        size_t size = sizeof server->signals[i];
+        if (zmq_getsockopt(socket, ZMQ_FD, &server->signals[i], &size) < 0)
+            return cadre_error_set(error, CADRE_ESYSTEM, "no descriptor of a socket: %s",
+                                   zmq_strerror(errno));
+        server->unsure |= 1u << i;
         int status = bind_socket(server, socket, connection, (cadre_channel)i, error);
         if (status < 0) return status;
     }
@@ -169,39 +182,84 @@ const char *cadre_wire_server_session(const cadre_wire_server *server)
     return server->sender.session;
 }
 
+static void look(cadre_wire_server *server, int channel)
+{
+    int events = 0;
+    size_t size = sizeof events;
+    zmq_getsockopt(server->sockets[channel], ZMQ_EVENTS, &events, &size);
+    server->unsure &= ~(1u << channel);
+    if (events & ZMQ_POLLIN) server->ready |= 1u << channel;
+}
+
+static int64_t clock_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Not zmq_poll: it asks every socket twice for each message. */
 int cadre_wire_server_wait(cadre_wire_server *server, struct pollfd *descriptors, size_t count,
                            unsigned closed_channels, int timeout_ms)
 {
-    enum { MOST = 16 };
-    zmq_pollitem_t items[CADRE_HEARTBEAT + MOST];
-    int used = 0, ready;
+    enum { MOST = 16, ALL = (1 << CADRE_HEARTBEAT) - 1 };
+    struct pollfd items[CADRE_HEARTBEAT + MOST];
+    unsigned open = ALL & ~closed_channels;
+    int64_t end = timeout_ms > 0 ? clock_ms() + timeout_ms : 0;
+    int found = 0;
     if (count > MOST) return CADRE_EINPUT;
-    for (int i = 0; i < CADRE_HEARTBEAT; i++)
-        if (!(closed_channels & (1u << i)))
-            items[used++] = (zmq_pollitem_t){.socket = server->sockets[i], .events = ZMQ_POLLIN};
-    int first = used;
-    for (size_t i = 0; i < count; i++) {
-        descriptors[i].revents = 0;
-        items[used++] = (zmq_pollitem_t){
-            .fd = descriptors[i].fd,
-            .events = (short)((descriptors[i].events & POLLIN ? ZMQ_POLLIN : 0) |
-                              (descriptors[i].events & POLLOUT ? ZMQ_POLLOUT : 0))};
+    for (;;) {
+        for (int i = 0; i < CADRE_HEARTBEAT; i++) {
+            if (server->unsure & open & (1u << i)) look(server, i);
+            /* poll passes over negative descriptors. */
+            items[i] =
+                (struct pollfd){.fd = open & (1u << i) ? server->signals[i] : -1, .events = POLLIN};
+        }
+        for (size_t i = 0; i < count; i++)
+            items[CADRE_HEARTBEAT + i] = descriptors[i];
+        int got = poll(items, CADRE_HEARTBEAT + count, server->ready & open ? 0 : timeout_ms);
+        if (got < 0 && errno != EINTR) return CADRE_ESYSTEM;
+        for (int i = 0; i < CADRE_HEARTBEAT; i++) {
+            if (got > 0 && items[i].revents) look(server, i);
+            found += (server->ready & open & (1u << i)) != 0;
+        }
+        for (size_t i = 0; i < count; i++) {
+            descriptors[i].revents = got > 0 ? items[CADRE_HEARTBEAT + i].revents : 0;
+            found += descriptors[i].revents != 0;
+        }
+        /* A signal of libzmq need not mean a message: somebody connected, say. */
+        if (found || got <= 0) break;
+        if (timeout_ms > 0) {
+            int64_t left = end - clock_ms();
+            timeout_ms = left > 0 ? (int)left : 0;
+        }
     }
-    ready = zmq_poll(items, used, timeout_ms);
-    if (ready < 0) return errno == EINTR ? 0 : CADRE_ESYSTEM;
-    for (size_t i = 0; i < count; i++) {
-        short got = items[first + (int)i].revents;
-        descriptors[i].revents =
-            (short)((got & ZMQ_POLLIN ? POLLIN : 0) | (got & ZMQ_POLLOUT ? POLLOUT : 0) |
-                    (got & ZMQ_POLLERR ? POLLERR : 0));
-    }
-    return ready;
+    server->empty = open & ~server->ready;
+    return found;
+}
+
+/* True, once after a wait that saw the channel empty. */
+static bool is_empty(cadre_wire_server *server, cadre_channel channel)
+{
+    bool empty = server->empty & (1u << channel);
+    server->empty &= ~(1u << channel);
+    return empty;
 }
 
 cadre_message *cadre_wire_server_receive(cadre_wire_server *server, cadre_channel channel,
                                          cadre_error *error)
 {
-    return receive_message(server->sockets[channel], server->sender.signer, server->replay, error);
+    if (error) error->code = 0;
+    if (is_empty(server, channel)) return NULL;
+    cadre_error problem = {0};
+    cadre_message *message =
+        receive_message(server->sockets[channel], server->sender.signer, server->replay, &problem);
+    if (message || problem.code)
+        server->ready |= 1u << channel; /* there may be more */
+    else
+        server->ready &= ~(1u << channel);
+    if (error && problem.code) *error = problem;
+    return message;
 }
 
 void cadre_wire_server_welcome(cadre_wire_server *server)
@@ -209,12 +267,14 @@ void cadre_wire_server_welcome(cadre_wire_server *server)
     enum { TOPIC_LIMIT = 1024 };
     zmq_msg_t part;
     void *socket = server->sockets[CADRE_IOPUB];
+    if (is_empty(server, CADRE_IOPUB)) return;
     for (;;) {
         zmq_msg_init(&part);
         if (zmq_msg_recv(&part, socket, ZMQ_DONTWAIT) < 0) {
             int problem = errno;
             zmq_msg_close(&part);
             if (problem == EINTR) continue;
+            server->ready &= ~(1u << CADRE_IOPUB);
             return;
         }
         const char *data = zmq_msg_data(&part);
@@ -240,6 +300,7 @@ int cadre_wire_server_send(cadre_wire_server *server, cadre_channel channel,
                            const cadre_outgoing *outgoing, cadre_error *error)
 {
     void *socket = server->sockets[channel];
+    server->unsure |= 1u << channel;
     if (channel == CADRE_IOPUB) {
         char made[160];
         if (!outgoing->topic)
