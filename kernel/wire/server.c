@@ -19,7 +19,7 @@ struct cadre_wire_server {
     /* Bit masks of channels. Asking libzmq costs a system call each time, so it is asked only
      * where something may have changed. */
     unsigned ready;  /* a message is there */
-    unsigned unsure; /* sent on since: libzmq may have taken the signal, it must be asked */
+    unsigned unsure; /* sent or received since: libzmq may have taken the signal, so ask it */
     unsigned empty;  /* seen empty by the last wait: the next receive need not ask */
     bool has_heartbeat;
     pthread_t heartbeat;
@@ -254,10 +254,11 @@ cadre_message *cadre_wire_server_receive(cadre_wire_server *server, cadre_channe
     cadre_error problem = {0};
     cadre_message *message =
         receive_message(server->sockets[channel], server->sender.signer, server->replay, &problem);
+    server->ready &= ~(1u << channel);
     if (message || problem.code)
-        server->ready |= 1u << channel; /* there may be more */
+        server->unsure |= 1u << channel; /* there may be more */
     else
-        server->ready &= ~(1u << channel);
+        server->unsure &= ~(1u << channel);
     if (error && problem.code) *error = problem;
     return message;
 }
