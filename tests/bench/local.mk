@@ -20,3 +20,7 @@ check_PROGRAMS += tests/bench/bench_wire
 tests_bench_bench_wire_SOURCES = tests/bench/bench_wire.c
 tests_bench_bench_wire_CFLAGS = $(AM_CFLAGS) $(ZMQ_CFLAGS) $(JANSSON_CFLAGS) -O2
 tests_bench_bench_wire_LDADD = libwire.la
+check_PROGRAMS += tests/bench/canned_kernel
+tests_bench_canned_kernel_SOURCES = tests/bench/canned_kernel.c
+tests_bench_canned_kernel_CFLAGS = $(AM_CFLAGS) $(ZMQ_CFLAGS) $(JANSSON_CFLAGS) -O2
+tests_bench_canned_kernel_LDADD = libwire.la
