@@ -111,8 +111,9 @@ static int fields_of(const json_t *file, cadre_connection *c, const char *path, 
                 return cadre_error_set_at(error, CADRE_EFORMAT, path, 0, 0,
                                           "\"%s\" and \"%s\" are the same port", port_keys[k],
                                           port_keys[i]);
-        if ((status = cadre_connection_url(c, (cadre_channel)i, url, sizeof url, error)) < 0)
-            return status;
+        cadre_error problem = {0};
+        if ((status = cadre_connection_url(c, (cadre_channel)i, url, sizeof url, &problem)) < 0)
+            return cadre_error_set_at(error, status, path, 0, 0, "%s", problem.message);
     }
     return 0;
 }
