@@ -32,20 +32,32 @@ static void take_over_process(pid_t parent)
 
 /* The first buffers that train allocates would cost a page fault each 4 KB, and on a virtual
  * machine those take longer than the arithmetic on the page; or worse, they would be copies of
- * pages that the parent has freed. So large blocks come from the heap's top, and its top is made
- * of huge pages where the system grants them. Nothing is touched before it is used. */
+ * pages that the parent has freed. So large blocks come from the heap's top, beyond all that the
+ * parent ever used, and this part is made of huge pages where the system grants them.
+ *
+ * The free blocks that the parent left are taken and not given back: the process ends soon and
+ * touches none of their pages. Before the advice nothing is written beyond the first of the fresh
+ * huge pages: one that has a small page already stays one of small pages. */
 static void prepare_heap(void)
 {
-    enum { LARGE = 32 << 20, STEP = 8 << 20, HUGE_PAGE = 2 << 20 };
+    enum { LARGE = 32 << 20, STEP = 8 << 20, FEW = 64 << 10, BLOCKS = 400, HUGE_PAGE = 2 << 20 };
     mallopt(M_MMAP_THRESHOLD, LARGE);
     mallopt(M_TRIM_THRESHOLD, LARGE);
     mallopt(M_TOP_PAD, STEP);
-    char *block = malloc(HUGE_PAGE);
-    uintptr_t end = (uintptr_t)sbrk(0);
-    uintptr_t start = ((uintptr_t)block + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1);
-    if (block && start < end && end - start <= 4 * STEP)
-        madvise((void *)start, end - start, MADV_HUGEPAGE);
-    free(block);
+    uintptr_t used = (uintptr_t)sbrk(0), fresh = (used + HUGE_PAGE - 1) & -(uintptr_t)HUGE_PAGE;
+    int blocks = 0;
+    for (size_t size = STEP; size >= FEW; size /= 2) {
+        char *block;
+        while ((block = malloc(size)) && (uintptr_t)block + size <= used && blocks++ < BLOCKS)
+            ;
+        uintptr_t start = (uintptr_t)block, end = (uintptr_t)sbrk(0);
+        free(block);
+        if (!block || start >= used || start + size <= used) continue;
+        /* The block was cut from the top: what is left of the used part goes too. The header of
+         * the next block (32 bytes with the alignment) still lies in it. */
+        if (end > fresh) madvise((void *)fresh, end - fresh, MADV_HUGEPAGE);
+        if ((uintptr_t)(block = malloc(fresh - start - 32)) != start) free(block);
+    }
 }
 
 static long take_place(slice_queue *queue, uint32_t number)
