@@ -15,4 +15,3 @@ tests_fuzz_fuzz_connection_LDADD = libwire.la
 tests_fuzz_fuzz_cell_SOURCES = tests/fuzz/fuzz_cell.c tests/fuzz/driver.c tests/fuzz/fuzz.h
 tests_fuzz_fuzz_cell_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 tests_fuzz_fuzz_cell_LDADD = libcell.la
-EXTRA_DIST += tests/fuzz/libfuzzer.sh
