@@ -73,12 +73,19 @@ static inline bool on_main_thread(void)
     return pthread_equal(pthread_self(), cell_host.main_thread);
 }
 
-/* A request to end the cell is open: from the user, or from a thread of the cell. */
-static inline bool end_wanted(void)
+/* The user has asked for the end of this cell. */
+static inline bool interrupt_wanted(void)
 {
     uint64_t run = atomic_load_explicit(&cell_host.run, memory_order_relaxed);
     return run &&
-           (atomic_load_explicit(&cell_host.shared->interrupt_run, memory_order_relaxed) == run ||
+           atomic_load_explicit(&cell_host.shared->interrupt_run, memory_order_relaxed) == run;
+}
+
+/* A request to end the cell is open: from the user, or from a thread of the cell. */
+static inline bool end_wanted(void)
+{
+    return interrupt_wanted() ||
+           (atomic_load_explicit(&cell_host.run, memory_order_relaxed) &&
             atomic_load_explicit(&cell_host.ending, memory_order_acquire) != LEAVE_NOTHING);
 }
 

@@ -26,12 +26,14 @@ static struct {
 } finished;
 
 /* The last of our own frames below a cell, in a section of its own so that a walk over the stack
- * knows it. */
+ * knows it. The handler does nothing before in_cell is set, so an interrupt that came earlier is
+ * seen here; one that comes later is the handler's. */
 __attribute__((noinline, section("cadre_entry"))) static void call_entry(void (*entry)(void))
 {
     cell_host.entry_frame = __builtin_frame_address(0);
     cell_host.in_cell = 1;
-    entry();
+    atomic_signal_fence(memory_order_seq_cst);
+    if (!interrupt_wanted()) entry();
     cell_host.in_cell = 0;
 }
 
@@ -193,7 +195,7 @@ static enum leave_reason execute_atexit(void)
     int reason = sigsetjmp(cell_host.leave, 1);
     if (reason != LEAVE_NOTHING) return (enum leave_reason)reason;
     call_entry(process_run_atexit);
-    return LEAVE_NOTHING;
+    return interrupt_wanted() ? LEAVE_INTERRUPT : LEAVE_NOTHING;
 }
 
 static enum leave_reason why_ended(enum leave_reason reason)

@@ -125,6 +125,19 @@ START_TEST(before_and_after_a_cell)
 }
 END_TEST
 
+/* The host has taken the cell up and not called it yet: its constructors run, say. */
+START_TEST(before_the_first_statement)
+{
+    test_run_ok(&session, "int v = 5;", "");
+    interrupted("extern int v;\n#include <time.h>\n"
+                "__attribute__((constructor)) void slow(void) { struct timespec a, b; "
+                "clock_gettime(CLOCK_MONOTONIC, &a); do clock_gettime(CLOCK_MONOTONIC, &b); while "
+                "((b.tv_sec - a.tv_sec) * 1e3 + (b.tv_nsec - a.tv_nsec) / 1e6 < 180); }",
+                "for (;;) v = 6;", 100);
+    ck_assert_int_eq(test_long(&session, "extern int v;", "v"), 5);
+}
+END_TEST
+
 START_TEST(inside_a_library_that_does_not_return)
 {
     test_run_ok(&session, "int v = 5;", "");
@@ -217,6 +230,7 @@ static Suite *suite(void)
     tcase_add_test(cells, waiting);
     tcase_add_test(cells, signals_cannot_be_blocked);
     tcase_add_test(cells, before_and_after_a_cell);
+    tcase_add_test(cells, before_the_first_statement);
     tcase_add_test(cells, inside_a_library_that_does_not_return);
     tcase_add_test(cells, loops_of_the_runtime);
     tcase_add_test(cells, many_times);
