@@ -182,7 +182,8 @@ cell_result test_run(test_session *session, const char *globals, const char *bod
             session->pause_ms = 0;
         }
         wait_fd(session, session->interrupt_ms > 0 && !interrupted ? 1 : 20);
-        while (!ended && cadre_host_next(session->host, &event)) {
+        /* Not for ever: a cell that prints faster than this reads must be interrupted in time. */
+        for (int i = 0; i < 64 && !ended && cadre_host_next(session->host, &event); i++) {
             if (event.kind == CADRE_HOST_STREAM && !result.first_output_ms)
                 result.first_output_ms = test_now_ms() - started;
             if (event.kind == CADRE_HOST_INPUT && !session->no_answer)
