@@ -56,7 +56,8 @@ static void prepare_heap(void)
         /* The block was cut from the top: what is left of the used part goes too. The header of
          * the next block (32 bytes with the alignment) still lies in it. */
         if (end > fresh) madvise((void *)fresh, end - fresh, MADV_HUGEPAGE);
-        if ((uintptr_t)(block = malloc(fresh - start - 32)) != start) free(block);
+        if (fresh - start > 32 && (uintptr_t)(block = malloc(fresh - start - 32)) != start)
+            free(block);
     }
 }
 

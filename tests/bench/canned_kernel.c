@@ -11,10 +11,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-static cadre_wire_server *server;
-
-static void send_text(cadre_channel channel, const cadre_message *to, const char *type,
-                      const char *content)
+static void send_text(cadre_wire_server *server, cadre_channel channel, const cadre_message *to,
+                      const char *type, const char *content)
 {
     cadre_outgoing message = {
         .type = type, .request = to, .content_text = content, .content_length = strlen(content)};
@@ -41,19 +39,20 @@ static const struct canned {
 };
 
 /* False when it was the last message. */
-static bool answer(cadre_channel channel, const cadre_message *message)
+static bool answer(cadre_wire_server *server, cadre_channel channel, const cadre_message *message)
 {
-    send_text(CADRE_IOPUB, message, "status", "{\"execution_state\":\"busy\"}");
+    send_text(server, CADRE_IOPUB, message, "status", "{\"execution_state\":\"busy\"}");
     bool executes = strcmp(message->type, "execute_request") == 0;
     if (executes) {
-        send_text(CADRE_IOPUB, message, "execute_input", "{\"code\":\"1\",\"execution_count\":1}");
-        send_text(CADRE_IOPUB, message, "execute_result",
+        send_text(server, CADRE_IOPUB, message, "execute_input",
+                  "{\"code\":\"1\",\"execution_count\":1}");
+        send_text(server, CADRE_IOPUB, message, "execute_result",
                   "{\"data\":{\"text/plain\":\"1\"},\"metadata\":{},\"execution_count\":1}");
     }
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
         if (strcmp(answers[i].request, message->type) == 0)
-            send_text(channel, message, answers[i].reply, answers[i].content);
-    send_text(CADRE_IOPUB, message, "status", "{\"execution_state\":\"idle\"}");
+            send_text(server, channel, message, answers[i].reply, answers[i].content);
+    send_text(server, CADRE_IOPUB, message, "status", "{\"execution_state\":\"idle\"}");
     return strcmp(message->type, "shutdown_request") != 0;
 }
 
@@ -61,6 +60,7 @@ int main(int argc, char **argv)
 {
     cadre_connection connection;
     cadre_error error = {0};
+    cadre_wire_server *server;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGINT, SIG_IGN); /* a client that shuts a kernel down interrupts it first */
     if (argc != 2 || cadre_connection_read(&connection, argv[1], &error) < 0 ||
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < 2; i++) {
             cadre_message *message;
             while (going && (message = cadre_wire_server_receive(server, channels[i], NULL))) {
-                going = answer(channels[i], message);
+                going = answer(server, channels[i], message);
                 cadre_message_free(message);
             }
         }

@@ -7,8 +7,7 @@ most: a busy moment is no regression, a slower kernel stays slow. Each is one te
 `N passed, N failed`. All that was measured goes to bench.json among the artefacts.
 
 CADRE_TEST_LONG=yes holds every figure to its goal. Otherwise a fifth less is granted to a machine that others use too;
-the figures of NEEDS_IDLE, which want idle CPUs that nobody can promise to ./check, fail only when something is badly
-wrong. Those that do not reach their goal yet are told in docs/performance.md. A missed goal is said either way.
+the figures of GUARDS, which want idle CPUs or do not reach their goal yet, fail only when something is badly wrong. Those that do not reach their goal yet are told in docs/performance.md. A missed goal is said either way.
 """
 import argparse
 import json
@@ -349,7 +348,8 @@ def memory():
 
 
 STRICT = os.environ.get("CADRE_TEST_LONG") == "yes"
-NEEDS_IDLE = {"two_processes": 0.5, "small_loops": 0.3, "echo": 0.4, "complete": 0.05, "idle_memory": 0.2}
+# What ./check holds where a fifth less than the goal cannot be promised: idle CPUs are wanted, or the goal is still missed.
+GUARDS = {"two_processes": 0.5, "small_loops": 0.3, "echo": 0.6, "complete": 0.2, "idle_memory": 0.3}
 FIGURES = [start, info, echo, complete, inspection, idle_memory, stream, two_processes, small_loops, memory]
 
 
@@ -364,7 +364,7 @@ def measure(figure):
             {"ratio": ratio, "wanted": wanted, "text": text})
         if ratio >= wanted:
             break
-    guarded = wanted if STRICT else NEEDS_IDLE.get(figure.__name__, 0.8 * wanted)
+    guarded = wanted if STRICT else GUARDS.get(figure.__name__, 0.8 * wanted)
     missed = "" if ratio >= wanted else ": GOAL MISSED"
     return ratio >= guarded, f"{text} (ratio {ratio:.2f}, wanted {wanted:.2f}{missed})"
 
