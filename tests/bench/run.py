@@ -7,7 +7,8 @@ most: a busy moment is no regression, a slower kernel stays slow. Each is one te
 `N passed, N failed`. All that was measured goes to bench.json among the artefacts.
 
 CADRE_TEST_LONG=yes holds every figure to its goal. Otherwise a fifth less is granted to a machine that others use too;
-the figures of GUARDS, which want idle CPUs or do not reach their goal yet, fail only when something is badly wrong. Those that do not reach their goal yet are told in docs/performance.md. A missed goal is said either way.
+the figures of GUARDS, which want idle CPUs or do not reach their goal yet, fail only when something is badly wrong.
+docs/performance.md tells of the latter. A missed goal is said either way.
 """
 import argparse
 import json
