@@ -167,7 +167,9 @@ void streams_flush_from_crash(void)
 static void *ticker(void *nothing)
 {
     for (;;) {
-        if (!atomic_load(&ticker_running) && threads_alive() == 0) {
+        /* In this order: the last thread may have printed and ended since the last look. */
+        if (!atomic_load(&ticker_running) && threads_alive() == 0 && !has_pending(cell_host.out) &&
+            !has_pending(cell_host.err)) {
             syscall(SYS_futex, &ticker_running, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
             continue;
         }

@@ -41,7 +41,6 @@ static void *run_thread(void *argument)
     struct start start = *(struct start *)argument;
     void *result;
     free(argument);
-    atomic_fetch_add(&alive, 1);
     void *memory = mmap(NULL, ALTERNATE_STACK, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     if (memory != MAP_FAILED) {
@@ -70,8 +69,12 @@ static int create(pthread_t *thread, const pthread_attr_t *attributes, struct st
     struct start *copy = malloc(sizeof *copy);
     if (!copy) return EAGAIN;
     *copy = start;
+    /* Counted from here on, not when it first runs: the cell may have ended by then. */
+    atomic_fetch_add(&alive, 1);
     int status = pthread_create(thread, attributes, run_thread, copy);
-    if (status != 0) free(copy);
+    if (status == 0) return 0;
+    atomic_fetch_sub(&alive, 1);
+    free(copy);
     return status;
 }
 

@@ -66,14 +66,25 @@ START_TEST(output_is_live)
         ck_assert_msg(best > 0 && best < 50, "%.1f of %.1f ms", best, ms);
         ck_assert(ms > 100);
     }
-    /* A thread that outlives its cell is heard, too; a second, so that a busy machine has ended the
-     * cell by then. */
-    test_run_ok(&session, "void *late(void *a) { usleep(1000000); printf(\"late\"); return a; }",
-                "pthread_t t; pthread_create(&t, 0, late, 0);");
-    cell_result result = {0};
-    test_wait_event(&session, CADRE_HOST_STREAM, &result);
-    ck_assert_str_eq(result.out.data, "late");
-    cell_result_free(&result);
+}
+END_TEST
+
+/* A thread is heard whenever it prints: before or after the end of its cell, in its first moment
+ * or its last. */
+START_TEST(a_thread_that_outlives_its_cell_is_heard)
+{
+    test_run_ok(&session, "void *late(void *a) { usleep((long)a); printf(\"late\"); return a; }",
+                "");
+    for (long i = 0; i < 24; i++) {
+        char body[100];
+        snprintf(body, sizeof body, "pthread_t t; pthread_create(&t, 0, late, (void *)%ldL);",
+                 i % 3 == 2 ? 150000 : i % 3 * 2000);
+        cell_result result = test_run(&session, "void *late(void *);", body);
+        ck_assert_int_eq(result.kind, CADRE_HOST_DONE);
+        if (!result.out.length) test_wait_event(&session, CADRE_HOST_STREAM, &result);
+        ck_assert_str_eq(result.out.data, "late");
+        cell_result_free(&result);
+    }
 }
 END_TEST
 
@@ -291,6 +302,7 @@ static Suite *suite(void)
     tcase_set_timeout(cells, 60);
     tcase_add_test(cells, streams_are_apart);
     tcase_add_test(cells, output_is_live);
+    tcase_add_test(cells, a_thread_that_outlives_its_cell_is_heard);
     tcase_add_test(cells, both_streams_keep_their_order);
     tcase_add_test(cells, a_million_lines);
     tcase_add_test(cells, a_slow_reader_loses_nothing);
