@@ -40,18 +40,18 @@ static bool skip_blank(csv_input *input)
 static inline const char *store_plain(csv_column *column, size_t row, const char *at,
                                       char delimiter)
 {
-    if (column->kind == CSV_WHOLE) return number_scan_short(at, &column->staged.wholes[row]);
+    if (column->kind == CSV_WHOLE) return number_scan_short(at, &column->values.wholes[row]);
     if (column->kind == CSV_TEXT) {
         const char *end = csv_scan(at, delimiter);
         int32_t level = dictionary_find_short(&column->dictionary, at, (size_t)(end - at));
-        column->staged.levels[row] = level;
+        column->values.levels[row] = level;
         return level >= 0 ? end : NULL;
     }
     if (column->kind == CSV_REAL) {
         number found;
         const char *end = cadre_number_scan(at, &found);
         if (found.kind != NUMBER_WHOLE && found.kind != NUMBER_REAL) return NULL;
-        column->staged.reals[row] = found.kind == NUMBER_WHOLE ? (double)found.integer : found.real;
+        column->values.reals[row] = found.kind == NUMBER_WHOLE ? (double)found.integer : found.real;
         return end;
     }
     return NULL;
@@ -85,7 +85,7 @@ static csv_status read_row(csv_reader *reader, cadre_error *error)
 {
     const char delimiter = reader->delimiter;
     const char *at = reader->input.at;
-    const size_t row = reader->staged, count = reader->column_count;
+    const size_t row = reader->rows, count = reader->column_count;
     bool quoted = false;
     csv_column *column = reader->columns;
     for (size_t i = 0; i < count; i++, at++, column++) {
@@ -111,25 +111,30 @@ static csv_status read_row(csv_reader *reader, cadre_error *error)
     return CSV_OK;
 }
 
+static int changed(const csv_reader *reader, cadre_error *error)
+{
+    return cadre_error_set_at(error, CADRE_EFILE, reader->input.path, 0, 0,
+                              "changed while it was read");
+}
+
 static int read_rows(csv_reader *reader, cadre_error *error)
 {
     csv_input *input = &reader->input;
     for (;;) {
-        if (input->at == input->end && input->at_end) return cadre_csv_flush(reader, error);
+        if (input->at == input->end && input->at_end) return 0;
         csv_status status = CSV_MORE;
         if (input->at < input->end) {
             if (skip_blank(input)) continue;
+            if (reader->rows >= UINT32_MAX)
+                return cadre_csv_fail(input, CADRE_EINPUT, input->at, error, "more than %u rows",
+                                      UINT32_MAX);
+            if (reader->rows == reader->row_limit) return changed(reader, error);
             status = read_row(reader, error);
         }
         if (status == CSV_FAILED) return error->code;
-        if (status == CSV_MORE) {
-            if (cadre_csv_refill(input, error) < 0) return error->code;
-            continue;
-        }
-        if (reader->flushed + reader->staged >= UINT32_MAX)
-            return cadre_csv_fail(input, CADRE_EINPUT, input->at, error, "more than %u rows",
-                                  UINT32_MAX);
-        if (++reader->staged == reader->block_rows && cadre_csv_flush(reader, error) < 0)
+        if (status == CSV_OK)
+            reader->rows++;
+        else if (cadre_csv_refill(input, error) < 0)
             return error->code;
     }
 }
@@ -281,61 +286,42 @@ static int apply_options(csv_reader *reader, const cadre_csv_options *options, c
     return 0;
 }
 
-/* Staging memory, and a sparse file with room for the most rows that the file can have: a row of
- * n fields has n bytes at least. */
+/* A place for the values of the most rows that the file can have: not more than it has lines, and a
+ * row of n fields has n bytes at least. */
 static int prepare_columns(csv_reader *reader, cadre_error *error)
 {
-    size_t columns = reader->column_count;
-    reader->block_rows = ((size_t)1 << 22) / (columns * sizeof(int64_t));
-    if (reader->block_rows > 1024) reader->block_rows = 1024;
-    if (reader->block_rows < 16) reader->block_rows = 16;
-    /* One cache line more than a power of two: else the current row of all columns competes for
-     * the same few lines of the first-level cache. */
-    size_t apart = reader->block_rows * sizeof(int64_t) + 64;
-    reader->staging = malloc(columns * apart);
-    if (!reader->staging) goto no_memory;
-    off_t page = sysconf(_SC_PAGESIZE);
-    off_t stride = (reader->input.size / (off_t)columns + 1) * (off_t)sizeof(int64_t);
-    stride = (stride + page - 1) / page * page;
+    size_t columns = reader->column_count, lines;
+    if (cadre_csv_count_lines(&reader->input, &lines, error) < 0) return error->code;
+    reader->row_limit = (size_t)reader->input.size / columns + 1;
+    if (reader->row_limit > lines) reader->row_limit = lines;
+    /* One more: where the row behind the last one would begin may be written. */
+    if (cadre_storage_reserve(&reader->storage, columns, reader->row_limit + 1, reader->input.path,
+                              error) < 0)
+        return error->code;
     uint64_t seed = 0;
-    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) < 0) seed = (uintptr_t)reader->staging;
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) < 0) seed = (uintptr_t)reader->storage.start;
     for (size_t i = 0; i < columns; i++) {
-        reader->columns[i].base = (off_t)i * stride;
-        reader->columns[i].staged.bytes = (char *)reader->staging + i * apart;
+        reader->columns[i].values.bytes = cadre_storage_column(&reader->storage, i);
         reader->columns[i].dictionary.seed = seed;
     }
-    reader->shared = memfd_create("cadre-table", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (reader->shared < 0 || ftruncate(reader->shared, (off_t)columns * stride) < 0) {
-        return cadre_error_set(error, CADRE_EMEMORY, "no memory for the table of %s: %s",
-                               reader->input.path, strerror(errno));
-    }
     return 0;
-no_memory:
-    return cadre_error_set(error, CADRE_EMEMORY, "no memory to read %s", reader->input.path);
 }
 
 /* Columns that turned out to be text after numbers were read from them. */
 static int read_again(csv_reader *reader, off_t body, long line, cadre_error *error)
 {
     bool any = false;
-    off_t stride = reader->column_count > 1 ? reader->columns[1].base : 0;
-    size_t rows = reader->flushed;
+    size_t rows = reader->rows;
     for (size_t i = 0; i < reader->column_count; i++) {
         csv_column *column = &reader->columns[i];
         column->kind = column->again ? CSV_TEXT : CSV_SKIP;
         any = any || column->again;
-        if (column->again && stride)
-            fallocate(reader->shared, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, column->base,
-                      stride);
     }
     if (!any) return 0;
-    reader->flushed = reader->staged = 0;
+    reader->rows = 0;
     cadre_csv_seek(&reader->input, body, line);
     if (read_rows(reader, error) < 0) return error->code;
-    if (reader->flushed != rows)
-        return cadre_error_set_at(error, CADRE_EFILE, reader->input.path, 0, 0,
-                                  "changed while it was read");
-    return 0;
+    return reader->rows == rows ? 0 : changed(reader, error);
 }
 
 static cadre_column_type final_type(const csv_column *column)
@@ -344,31 +330,27 @@ static cadre_column_type final_type(const csv_column *column)
     return column->kind == CSV_WHOLE ? CADRE_INT64 : CADRE_DOUBLE;
 }
 
-/* Types are settled: seals the values, maps them and hands names and dictionaries over. */
+/* Types are settled: seals the values and hands names and dictionaries over. */
 static int finish_table(csv_reader *reader, cadre_table *table, cadre_error *error)
 {
     table->columns = calloc(reader->column_count, sizeof *table->columns);
     table->source = strdup(reader->input.path);
     if (!table->columns || !table->source)
         return cadre_error_set(error, CADRE_EMEMORY, "no memory to read %s", reader->input.path);
-    table->rows = reader->flushed;
-    off_t size = lseek(reader->shared, 0, SEEK_END);
-    if (fcntl(reader->shared, F_ADD_SEALS,
-              F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
-        return cadre_error_set(error, CADRE_ESYSTEM, "the table cannot be sealed: %s",
-                               strerror(errno));
-    void *mapping = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, reader->shared, 0);
-    if (mapping == MAP_FAILED)
-        return cadre_error_set(error, CADRE_EMEMORY, "the table cannot be mapped: %s",
-                               strerror(errno));
-    table->mapping = mapping;
-    table->mapping_size = (size_t)size;
+    table->rows = reader->rows;
+    for (size_t i = 0; i < reader->column_count; i++) {
+        size_t size = reader->columns[i].type == CADRE_TEXT ? sizeof(int32_t) : sizeof(int64_t);
+        cadre_storage_trim(&reader->storage, i, reader->rows * size);
+    }
+    if (cadre_storage_seal(&reader->storage, error) < 0) return error->code;
+    table->storage = reader->storage;
+    reader->storage = (table_storage){0};
     for (size_t i = 0; i < reader->column_count; i++) {
         csv_column *column = &reader->columns[i];
         cadre_dictionary_finish(&column->dictionary);
         table->columns[i] = (table_column){.name = column->name,
                                            .type = column->type,
-                                           .values = (char *)mapping + column->base,
+                                           .values = column->values.bytes,
                                            .levels = column->dictionary};
         column->name = NULL;
         column->dictionary = (dictionary){0};
@@ -382,8 +364,7 @@ static int settle_types(csv_reader *reader, cadre_error *error)
 {
     for (size_t i = 0; i < reader->column_count; i++) {
         csv_column *column = &reader->columns[i];
-        if (column->kind == CSV_EMPTY && cadre_csv_promote(reader, column, error) < 0)
-            return error->code;
+        if (column->kind == CSV_EMPTY) cadre_csv_promote(reader, column);
         column->type = final_type(column);
         if (column->type == CADRE_DOUBLE && column->too_large_line)
             return cadre_error_set_at(error, CADRE_EFORMAT, reader->input.path,
@@ -414,8 +395,8 @@ cadre_table *cadre_read_csv_with(const char *path, const cadre_csv_options *opti
     if (!error) error = &own;
     *error = (cadre_error){0};
     if (!options) options = &none;
-    csv_reader reader = {
-        .input.fd = -1, .shared = -1, .delimiter = options->delimiter ? options->delimiter : ','};
+    csv_reader reader = {.input.fd = -1,
+                         .delimiter = options->delimiter ? options->delimiter : ','};
     cadre_table *table = calloc(1, sizeof *table);
     if (!path) {
         cadre_error_set(error, CADRE_EINPUT, "no path of a CSV file was given");
@@ -439,8 +420,7 @@ cadre_table *cadre_read_csv_with(const char *path, const cadre_csv_options *opti
     finish_table(&reader, table, error);
 done:
     cadre_csv_close(&reader.input);
-    if (reader.shared >= 0) close(reader.shared);
-    free(reader.staging);
+    cadre_storage_release(&reader.storage);
     free_columns(&reader);
     cadre_buffer_free(&reader.scratch);
     if (error->code < 0) {

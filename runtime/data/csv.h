@@ -2,7 +2,7 @@
  *
  * csv_input.c   bytes: the file, a window of it, positions for messages
  * csv_field.c   one field: quotes, missing values
- * csv_column.c  values of one column: staged by block, promoted, flushed to the shared file
+ * csv_column.c  values of one column: stored, promoted
  * csv.c         rows, header, options, the finished table
  */
 #ifndef CADRE_DATA_CSV_H
@@ -35,6 +35,8 @@ int cadre_csv_open(csv_input *input, const char *path, cadre_error *error);
 void cadre_csv_seek(csv_input *input, off_t offset, long line);
 /* Moves the unread part to the front and reads on; ends the last line if the file does not. */
 int cadre_csv_refill(csv_input *input, cadre_error *error);
+/* At least as many as the file has rows: its newlines, those inside of quotes too, and one. */
+int cadre_csv_count_lines(const csv_input *input, size_t *lines, cadre_error *error);
 /* Error at a byte of the row that starts at input->at. */
 int cadre_csv_fail(const csv_input *input, int code, const char *where, cadre_error *error,
                    const char *format, ...) __attribute__((format(printf, 5, 6)));
@@ -105,14 +107,13 @@ typedef struct csv_column {
     bool keep_text, want_number;
     bool again;                            /* to be read as text in a second pass */
     cadre_column_type type;                /* settled after the first pass */
-    off_t base;                            /* of its values in the shared file */
     long too_large_line, too_large_column; /* of the first number beyond double; 0: none */
     union {
         int64_t *wholes;
         double *reals;
         int32_t *levels;
         void *bytes;
-    } staged; /* the values of the block that is being read */
+    } values; /* in the storage */
     dictionary dictionary;
 } csv_column;
 
@@ -122,10 +123,8 @@ typedef struct csv_reader {
     csv_missing missing;
     csv_column *columns;
     size_t column_count;
-    void *staging;
-    size_t block_rows; /* rows staged before they are written out */
-    size_t flushed, staged;
-    int shared; /* memfd that becomes the table */
+    table_storage storage;  /* becomes the table's */
+    size_t rows, row_limit; /* those read; those there is room for */
     cadre_buffer scratch;
 } csv_reader;
 
@@ -133,8 +132,6 @@ typedef struct csv_reader {
 int cadre_csv_store(csv_reader *reader, csv_column *column, const csv_field *field,
                     const char *where, cadre_error *error);
 /* From whole numbers to doubles, those already stored too. */
-int cadre_csv_promote(csv_reader *reader, csv_column *column, cadre_error *error);
-/* Writes the staged rows of all columns to the shared file. */
-int cadre_csv_flush(csv_reader *reader, cadre_error *error);
+void cadre_csv_promote(const csv_reader *reader, csv_column *column);
 
 #endif

@@ -7,9 +7,9 @@
  *     const cadre_slice *first = cadre_slices_get(slices, 0);
  *     printf("%s: %zu flights\n", first->name, first->row_count);
  *
- * A table is read once, lives in shared read-only memory (a sealed memfd) and is not copied into
- * worker processes. Columns are plain C arrays. Nothing here changes a table once it is made, so
- * any number of threads and forked processes may read it.
+ * A table is read once, lives in read-only memory that forked processes share and is not copied
+ * into worker processes. Columns are plain C arrays. Nothing here changes a table once it is made,
+ * so any number of threads and forked processes may read it.
  *
  * CSV as in RFC 4180: UTF-8 (a byte order mark is skipped); lines end in LF or CRLF, the last one
  * may lack it; a field in double quotes may hold delimiters, newlines and doubled quotes. The

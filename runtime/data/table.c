@@ -9,7 +9,7 @@
 void cadre_table_free(cadre_table *table)
 {
     if (!table) return;
-    if (table->mapping) munmap(table->mapping, table->mapping_size);
+    cadre_storage_release(&table->storage);
     for (size_t i = 0; i < table->column_count; i++) {
         free(table->columns[i].name);
         cadre_dictionary_free(&table->columns[i].levels);

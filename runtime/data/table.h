@@ -4,13 +4,14 @@
 
 #include "data/data.h"
 #include "data/dictionary.h"
+#include "data/storage.h"
 
 #include <stdatomic.h>
 
 typedef struct table_column {
     char *name;
     cadre_column_type type;
-    const void *values; /* rows values of the type, inside the table's mapping */
+    const void *values; /* rows values of the type, inside the table's storage */
     dictionary levels;  /* of a text column; empty for the others */
     /* The process that asked for the column's pages last; see cadre_column_prefetch. Any thread
      * may write it, and asking twice does no harm. */
@@ -21,10 +22,7 @@ struct cadre_table {
     char *source; /* where it came from, for messages */
     size_t rows, column_count;
     table_column *columns;
-    /* A sealed memfd, mapped shared and read-only: forked workers share its pages and a fork
-     * copies no page tables for it. */
-    void *mapping;
-    size_t mapping_size;
+    table_storage storage; /* of all values; sealed */
 };
 
 /* For whoever is about to read much of a column. A forked worker has none of the shared pages in
