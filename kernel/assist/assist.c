@@ -162,11 +162,11 @@ int cadre_assist_ask(cadre_assist *assist, uint64_t id, cadre_assist_kind kind,
     for (size_t i = 0; question->arguments && question->arguments[i]; i++)
         json_array_append_new(arguments, json_string(question->arguments[i]));
     json_t *message =
-        json_pack("{s:I, s:s, s:s, s:i, s:i, s:s, s:o, s:I, s:O*}", "id", (json_int_t)id, "kind",
+        json_pack("{s:I, s:s, s:s, s:i, s:i, s:s, s:o, s:I}", "id", (json_int_t)id, "kind",
                   kind == CADRE_ASSIST_COMPLETE ? "complete" : "inspect", "source",
                   question->source, "line", (int)question->line, "column", (int)question->column,
                   "prefix", question->prefix ? question->prefix : "", "arguments", arguments,
-                  "head", (json_int_t)question->head, "first", question->first);
+                  "head", (json_int_t)question->head);
     char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
     json_decref(message);
     size_t size = text ? strlen(text) : 0;

@@ -28,7 +28,6 @@ typedef struct cadre_assist_question {
     const char *prefix;           /* of the name being completed */
     const char *const *arguments; /* NULL-terminated, as for clang: "-std=gnu17", "-I..." */
     size_t head;                  /* bytes of the source that are #include lines */
-    json_t *first;                /* global names as protocol.h has them; NULL: none */
 } cadre_assist_question;
 
 /* program NULL: the installed cadre-assist. Starts nothing. NULL: no memory. */

@@ -4,7 +4,7 @@
  * reuses its precompiled preamble and answers in a few milliseconds. Completion has a unit of its
  * own that is never parsed with anything but a head: what libclang caches of it are the headers'
  * names, without which it would read all of the preamble for each answer. While it has that cache
- * it offers no other global name, so the question brings those of the session and the cell.
+ * it offers no other global name, so the front adds those of the session and the cell.
  */
 #ifndef CADRE_ASSIST_CLANG_H
 #define CADRE_ASSIST_CLANG_H
@@ -29,8 +29,7 @@ struct question {
     unsigned line, column; /* from 1, in bytes */
     const char *prefix;    /* what the completion must start with */
     const json_t *arguments;
-    size_t head;         /* bytes of the source's leading lines that seldom change */
-    const json_t *first; /* name -> [kind, declaration, uses]: global names; or NULL */
+    size_t head; /* bytes of the source's leading lines that seldom change */
 };
 
 /* Parses or reparses the unit for this source; false when libclang cannot. */

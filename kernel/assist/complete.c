@@ -87,62 +87,36 @@ static json_t *entry_of(const CXCompletionResult *result, const char *prefix)
                      "signature", signature);
 }
 
-/* Near names come first; names of the implementation (`__builtin_...`) come last. */
+/* Near names (0) come first; names of the implementation (`__builtin_...`) come last. */
 static int rank_of(const json_t *entry, const char *text)
 {
     const char *type = json_string_value(json_object_get(entry, "type"));
     bool near = !strcmp(type, "param") || !strcmp(type, "property") || !strcmp(type, "instance");
-    return near ? -2000 : text[0] == '_' ? 2 : 1;
+    return near ? 0 : text[0] == '_' ? 2 : 1;
 }
 
-/* Does a global name of this kind fit where the cursor is? Sets its type for the client. */
-static bool kind_fits(const char *kind, unsigned long long contexts, const char **type)
+/* The kinds of global names that fit where the cursor is. */
+static json_t *kinds_that_fit(unsigned long long contexts)
 {
     static const struct {
-        const char *kind, *type;
+        const char *kind;
         unsigned long long contexts;
     } kinds[] = {
-        {"variable", "instance", CXCompletionContext_AnyValue},
-        {"function", "function", CXCompletionContext_AnyValue},
-        {"enumerator", "enum", CXCompletionContext_AnyValue},
-        {"type", "class", CXCompletionContext_AnyType},
-        {"struct", "class", CXCompletionContext_StructTag},
-        {"union", "class", CXCompletionContext_UnionTag},
-        {"enum", "class", CXCompletionContext_EnumTag},
-        {"macro", "keyword",
-         CXCompletionContext_AnyValue | CXCompletionContext_AnyType |
-             CXCompletionContext_MacroName},
+        {"variable", CXCompletionContext_AnyValue},
+        {"function", CXCompletionContext_AnyValue},
+        {"enumerator", CXCompletionContext_AnyValue},
+        {"type", CXCompletionContext_AnyType},
+        {"struct", CXCompletionContext_StructTag},
+        {"union", CXCompletionContext_UnionTag},
+        {"enum", CXCompletionContext_EnumTag},
+        {"macro", CXCompletionContext_AnyValue | CXCompletionContext_AnyType |
+                      CXCompletionContext_MacroName},
     };
+    json_t *fitting = json_array();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(kinds[i].kind, kind)) {
-            *type = kinds[i].type;
-            return (kinds[i].contexts & contexts) != 0;
-        }
-    return false;
-}
-
-/* The session's and the cell's names, except those that libclang has found. */
-static size_t add_given(const struct question *question, unsigned long long contexts,
-                        const json_t *found, match *matches)
-{
-    const char *name, *type;
-    size_t count = 0, length = strlen(question->prefix);
-    json_t *value;
-    json_object_foreach((json_t *)question->first, name, value)
-    {
-        const char *kind = json_string_value(json_array_get(value, 0));
-        const char *declaration = json_string_value(json_array_get(value, 1));
-        json_int_t uses = json_integer_value(json_array_get(value, 2));
-        if (!kind || strncmp(name, question->prefix, length) || json_object_get(found, name) ||
-            !kind_fits(kind, contexts, &type))
-            continue;
-        json_t *entry = json_pack("{s:s, s:s, s:s}", "text", name, "type", type, "signature",
-                                  declaration ? declaration : "");
-        if (!entry) continue;
-        matches[count++] = (match){entry, 0, -1000 - (int)(uses < 900 ? uses : 900),
-                                   json_string_value(json_object_get(entry, "text"))};
-    }
-    return count;
+        if (kinds[i].contexts & contexts)
+            json_array_append_new(fitting, json_string(kinds[i].kind));
+    return fitting;
 }
 
 static int by_priority(const void *left, const void *right)
@@ -160,10 +134,9 @@ json_t *assistant_complete(struct assistant *assistant, const struct question *q
         clang_codeCompleteAt(assistant->headers, assistant->path, question->line, question->column,
                              &unsaved, 1, CXCodeComplete_IncludeMacros);
     if (!results) return NULL;
-    unsigned long long contexts = clang_codeCompleteGetContexts(results);
-    match *matches =
-        calloc(results->NumResults + json_object_size(question->first) + 1, sizeof *matches);
-    json_t *array = json_array(), *found = json_object();
+    match *matches = calloc(results->NumResults + 1, sizeof *matches);
+    json_t *array = json_array();
+    json_int_t near = 0;
     size_t count = 0, length = strlen(question->prefix);
     if (!matches || !array) goto done;
     for (unsigned i = 0; i < results->NumResults; i++) {
@@ -175,22 +148,21 @@ json_t *assistant_complete(struct assistant *assistant, const struct question *q
         const char *text = json_string_value(json_object_get(entry, "text"));
         matches[count++] =
             (match){entry, clang_getCompletionPriority(string), rank_of(entry, text), text};
-        json_object_set_new(found, text, json_true());
     }
-    count += add_given(question, contexts, found, matches + count);
     qsort(matches, count, sizeof *matches, by_priority);
     const char *last = "";
     for (size_t i = 0; i < count; i++) {
         if (json_array_size(array) < MOST_MATCHES && strcmp(matches[i].text, last)) {
             last = matches[i].text;
             json_array_append(array, matches[i].entry);
+            near += matches[i].rank == 0;
         }
     }
     for (size_t i = 0; i < count; i++)
         json_decref(matches[i].entry);
 done:
-    json_decref(found);
     free(matches);
+    json_t *kinds = kinds_that_fit(clang_codeCompleteGetContexts(results));
     clang_disposeCodeCompleteResults(results);
-    return json_pack("{s:o}", "matches", array);
+    return json_pack("{s:o, s:I, s:o}", "types", array, "near", near, "kinds", kinds);
 }

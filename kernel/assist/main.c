@@ -144,7 +144,6 @@ static json_t *answer(struct assistant *assistant, json_t *request)
         .column = (unsigned)json_integer_value(json_object_get(request, "column")),
         .prefix = json_string_value(json_object_get(request, "prefix")),
         .arguments = json_object_get(request, "arguments"),
-        .first = json_object_get(request, "first"),
     };
     if (!kind || !question.source || !question.line || !question.column ||
         !json_is_array(question.arguments))
@@ -185,6 +184,9 @@ int main(void)
     int file = open(path, O_CREAT | O_EXCL | O_CLOEXEC | O_WRONLY, 0600);
     if (file >= 0) close(file);
     setenv("TMPDIR", folder, 1); /* where libclang puts its precompiled preamble */
+    /* No thread of its own for each answer: what it would catch there ends this process, and the
+     * front starts another. */
+    setenv("LIBCLANG_NOTHREADS", "1", 1);
     if (file >= 0 && pthread_create(&thread, NULL, watch, folder) == 0) {
         struct assistant assistant = {.index = clang_createIndex(0, 0), .path = path};
         for (json_t *request; (request = receive());) {

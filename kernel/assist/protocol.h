@@ -5,11 +5,11 @@
  * that many bytes of JSON. A request:
  *   {"id": 7, "kind": "complete" | "inspect", "source": whole translation unit,
  *    "line": 12, "column": 5 (bytes, from 1), "prefix": "lea", "arguments": ["-std=gnu17", ...],
- *    "head": bytes of the source that are #include lines,
- *    "first": {"learn_once": ["function", "double learn_once(double)", 2], ...}}
- * `first`: global names of the source, for "complete": what they are and how much they are used.
- * The answer to "complete":
- *   {"id": 7, "matches": [{"text", "type", "signature"} ...]}
+ *    "head": bytes of the source that are #include lines}
+ * The answer to "complete": the best match first, the first `near` of them are parameters, members
+ * and locals; and the kinds of global names that fit there ("function", "struct", ...), of which
+ * libclang offers only those of the headers:
+ *   {"id": 7, "types": [{"text", "type", "signature"} ...], "near": 2, "kinds": [...]}
  * and to "inspect":
  *   {"id": 7, "found": true, "kind": "function", "name", "declaration", "comment", "type",
  *    "file", "line", "source", "members", "size"}      file: as #line says

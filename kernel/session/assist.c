@@ -1,6 +1,5 @@
 /* Completion and inspection: the engine writes a translation unit, cadre-assist (a process with
- * libclang) looks at it. Where either has no answer in time, the names that are declared and C's
- * keywords serve. */
+ * libclang) looks at it, and complete.c or inspect.c make the reply. */
 #include "session/assist.h"
 
 #include "assist/assist.h"
@@ -9,21 +8,6 @@
 #include <string.h>
 
 enum { ENGINE_PATIENCE = 300, PATIENCE = 950, QUESTIONS_AT_ONCE = 32 };
-
-static const char *const keywords[] = {
-    "_Alignas",      "_Alignof", "_Atomic",   "_Bool",
-    "_Complex",      "_Generic", "_Noreturn", "_Static_assert",
-    "_Thread_local", "auto",     "bool",      "break",
-    "case",          "char",     "const",     "continue",
-    "default",       "do",       "double",    "else",
-    "enum",          "extern",   "false",     "float",
-    "for",           "goto",     "if",        "inline",
-    "int",           "long",     "register",  "restrict",
-    "return",        "short",    "signed",    "sizeof",
-    "static",        "struct",   "switch",    "true",
-    "typedef",       "union",    "unsigned",  "void",
-    "volatile",      "while",
-};
 
 /* ---- what the engine's thread finds out */
 
@@ -94,14 +78,6 @@ static size_t byte_of(const char *code, size_t length, long long position)
     return at;
 }
 
-static long long code_points(const char *code, size_t bytes)
-{
-    long long count = 0;
-    for (size_t i = 0; i < bytes; i++)
-        count += ((unsigned char)code[i] & 0xc0) != 0x80;
-    return count;
-}
-
 /* The text of the request and where the cursor is in it; NULL: the request cannot be used. */
 static const char *code_and_cursor(const cadre_message *message, size_t *length, size_t *cursor)
 {
@@ -121,27 +97,6 @@ static size_t word_start(const char *code, size_t cursor)
     while (cursor > 0 && is_name_character(code[cursor - 1]))
         cursor--;
     return cursor;
-}
-
-/* In `#include <sys/ty` the name is what follows the bracket or the last slash. False: this is no
- * #include. */
-static bool include_start(const char *code, size_t cursor, size_t *start)
-{
-    size_t line = cursor, at;
-    while (line > 0 && code[line - 1] != '\n')
-        line--;
-    at = line + strspn(code + line, " \t");
-    if (at >= cursor || code[at] != '#') return false;
-    at += 1 + strspn(code + at + 1, " \t");
-    if (strncmp(code + at, "include", 7) != 0) return false;
-    at += 7;
-    if (strncmp(code + at, "_next", 5) == 0) at += 5;
-    at += strspn(code + at, " \t");
-    if (at >= cursor || (code[at] != '<' && code[at] != '"')) return false;
-    *start = at + 1;
-    for (size_t i = at + 1; i < cursor; i++)
-        if (code[i] == '/') *start = i + 1;
-    return true;
 }
 
 /* The name to inspect: at the cursor, or of the function in whose call the cursor is. */
@@ -166,107 +121,12 @@ static size_t inspected_word(const char *code, size_t length, size_t cursor, siz
     return *end = start;
 }
 
-static void offer(json_t *matches, json_t *types, const char *name, const char *kind,
-                  const char *prefix, size_t prefix_length, long long start, long long end)
-{
-    const json_t *known;
-    size_t i;
-    if (strncmp(name, prefix, prefix_length) != 0) return;
-    json_array_foreach(matches, i, known) if (!strcmp(json_string_value(known), name)) return;
-    json_array_append_new(matches, json_string(name));
-    json_array_append_new(types, json_pack("{sssssIsI}", "text", name, "type", kind, "start",
-                                           (json_int_t)start, "end", (json_int_t)end));
-}
-
-static json_t *completion(const char *code, size_t start, size_t end, json_t *matches,
-                          json_t *types)
-{
-    return json_pack("{ss so sI sI s{so}}", "status", "ok", "matches", matches, "cursor_start",
-                     (json_int_t)code_points(code, start), "cursor_end",
-                     (json_int_t)code_points(code, end), "metadata", "_jupyter_types_experimental",
-                     types);
-}
-
-/* `%cfl` at the start of a line. NULL: no magic begins so. */
-static json_t *complete_magic(const char *code, size_t cursor)
-{
-    size_t line = cursor, index = 0;
-    while (line > 0 && code[line - 1] != '\n')
-        line--;
-    size_t mark = line + strspn(code + line, " \t"), name = mark;
-    bool is_comment = strncmp(code + mark, "//%", 3) == 0;
-    if (is_comment) name += 2;
-    if (mark >= cursor || code[name] != '%') return NULL;
-    name += code[name + 1] == '%' ? 2 : 1;
-    if (is_comment) name += strspn(code + name, " \t");
-    if (name > cursor) return NULL;
-    size_t start = is_comment ? name : mark;
-    json_t *matches = json_array(), *types = json_array();
-    const char *help;
-    for (const char *magic; (magic = cadre_magic_name(index, &help)); index++) {
-        if (strncmp(magic, code + name, cursor - name) != 0) continue;
-        char text[100];
-        snprintf(text, sizeof text, "%.*s%s", (int)(name - start), code + start, magic);
-        json_array_append_new(matches, json_string(text));
-        json_array_append_new(types, json_pack("{ss ss ss sI sI}", "text", text, "type", "magic",
-                                               "signature", help, "start",
-                                               (json_int_t)code_points(code, start), "end",
-                                               (json_int_t)code_points(code, cursor)));
-    }
-    if (json_array_size(matches)) return completion(code, start, cursor, matches, types);
-    json_decref(matches);
-    json_decref(types);
-    return NULL;
-}
-
-/* Without libclang: names and keywords. */
-static json_t *complete_by_name(const front *self, const question *asked)
-{
-    const char *code = json_string_value(json_object_get(asked->message->content, "code"));
-    size_t begin = asked->start, cursor = asked->end, index;
-    /* Members need types, which are not known here. */
-    bool is_member = begin > 0 && (code[begin - 1] == '.' ||
-                                   (begin > 1 && code[begin - 1] == '>' && code[begin - 2] == '-'));
-    bool is_header = include_start(code, cursor, &index);
-    long long end = code_points(code, cursor), start = code_points(code, begin);
-    json_t *matches = json_array(), *types = json_array(), *name;
-    if (!is_member && !is_header && begin < cursor) {
-        json_array_foreach(self->names, index, name)
-        {
-            offer(matches, types, json_string_value(json_array_get(name, 0)),
-                  json_string_value(json_array_get(name, 1)), code + begin, cursor - begin, start,
-                  end);
-        }
-        for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-            offer(matches, types, keywords[i], "keyword", code + begin, cursor - begin, start, end);
-    }
-    return completion(code, begin, cursor, matches, types);
-}
-
-/* libclang's matches as the protocol has them; its answer without any is an answer too. */
-static json_t *complete_by_clang(const question *asked, const json_t *found)
-{
-    const char *code = json_string_value(json_object_get(asked->message->content, "code"));
-    json_int_t start = code_points(code, asked->start), end = code_points(code, asked->end);
-    json_t *matches = json_array(), *types = json_array(), *entry;
-    size_t index;
-    json_array_foreach((json_t *)found, index, entry)
-    {
-        json_t *text = json_object_get(entry, "text");
-        if (!json_is_string(text)) continue;
-        json_array_append(matches, text);
-        json_object_set_new(entry, "start", json_integer(start));
-        json_object_set_new(entry, "end", json_integer(end));
-        json_array_append(types, entry);
-    }
-    return completion(code, asked->start, asked->end, matches, types);
-}
-
 /* ---- questions */
 
 static void free_question(question *asked)
 {
     cadre_name_facts_free(&asked->facts);
+    json_decref(asked->given);
     cadre_message_free(asked->message);
     free(asked);
 }
@@ -282,10 +142,8 @@ static void send(front *self, cadre_channel channel, const cadre_message *messag
 /* Answers and forgets. `answer`: libclang's, or NULL. */
 static void finish(front *self, question *asked, const json_t *answer)
 {
-    const json_t *matches = json_object_get(answer, "matches");
     json_t *content = asked->is_inspect ? assist_inspection(self, asked, answer)
-                      : matches         ? complete_by_clang(asked, matches)
-                                        : complete_by_name(self, asked);
+                                        : assist_completion(self, asked, answer);
     for (question **at = &self->questions; *at; at = &(*at)->next)
         if (*at == asked) {
             *at = asked->next;
@@ -303,38 +161,18 @@ static question *find(const front *self, uint64_t id)
     return asked;
 }
 
-/* How often the cell's text has each of the names. */
-static void count_uses(json_t *names, const char *code)
-{
-    enum { COUNTED = 500 };
-    json_t *value;
-    const char *name;
-    size_t counted = 0;
-    json_object_foreach(names, name, value)
-    {
-        json_int_t uses = 0;
-        if (counted++ >= COUNTED) break;
-        for (const char *at = code; (at = strstr(at, name)); at++)
-            uses++;
-        json_array_append_new(value, json_integer(uses));
-    }
-}
-
 /* Hands the unit to cadre-assist. False: it cannot be had. */
 static bool ask_clang(front *self, const question *asked, const assist_job *work)
 {
     if (work->status < 0) return false;
     if (!self->assist) self->assist = cadre_assist_new(NULL);
     if (!self->assist) return false;
-    json_t *first = asked->is_inspect ? NULL : work->unit.names;
-    count_uses(first, work->code);
     cadre_assist_question wanted = {.source = work->unit.source,
                                     .line = work->unit.line,
                                     .column = work->unit.column,
                                     .prefix = work->prefix,
                                     .arguments = (const char *const *)work->unit.arguments,
-                                    .head = work->unit.head,
-                                    .first = first};
+                                    .head = work->unit.head};
     int status =
         cadre_assist_ask(self->assist, asked->id,
                          asked->is_inspect ? CADRE_ASSIST_INSPECT : CADRE_ASSIST_COMPLETE, &wanted);
@@ -357,6 +195,7 @@ static void job_done(void *context, job *base)
         asked->is_known = work->is_known;
         asked->facts = work->facts;
         work->facts = (cadre_name_facts){0};
+        if (!asked->is_inspect) asked->given = json_incref(work->unit.names);
         asked->is_asked = ask_clang(self, asked, work);
         asked->deadline += PATIENCE - ENGINE_PATIENCE;
         if (!asked->is_asked) finish(self, asked, NULL);
@@ -394,7 +233,7 @@ void assist_ask(front *self, cadre_channel channel, cadre_message *message)
     size_t length, cursor, open = 0;
     const char *code = code_and_cursor(message, &length, &cursor);
     bool is_inspect = strcmp(message->type, "inspect_request") == 0;
-    json_t *magic = code && !is_inspect ? complete_magic(code, cursor) : NULL;
+    json_t *magic = code && !is_inspect ? assist_complete_magic(code, cursor) : NULL;
     if (!code || magic) {
         send(self, channel, message,
              code ? magic : front_error_content("MessageError", "code must be a string"));
@@ -417,12 +256,13 @@ void assist_ask(front *self, cadre_channel channel, cadre_message *message)
     if (is_inspect)
         asked->start = inspected_word(code, length, cursor, &asked->end);
     else
-        (void)include_start(code, cursor, &asked->start);
+        (void)assist_include_start(code, cursor, &asked->start);
     for (; *last; last = &(*last)->next)
         open++;
     *last = asked;
     bool is_number = asked->start < asked->end && code[asked->start] >= '0' &&
-                     code[asked->start] <= '9' && !include_start(code, cursor, &asked->start);
+                     code[asked->start] <= '9' &&
+                     !assist_include_start(code, cursor, &asked->start);
     bool is_nothing = is_number || (is_inspect && asked->start == asked->end);
     if (is_number && !is_inspect) asked->start = asked->end;
     if (is_nothing || open >= QUESTIONS_AT_ONCE || !self->is_launched ||

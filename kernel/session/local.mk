@@ -3,7 +3,7 @@ libsession_la_SOURCES = kernel/session/session.h kernel/session/front.h kernel/s
     kernel/session/requests.c kernel/session/execution.h kernel/session/queue.c \
     kernel/session/execute.c kernel/session/input.c kernel/session/outcome.c kernel/session/hosting.c \
     kernel/session/engine.c kernel/session/assist.h kernel/session/assist.c \
-    kernel/session/inspect.c kernel/session/usage.c \
+    kernel/session/complete.c kernel/session/inspect.c kernel/session/usage.c \
     kernel/session/streams.h kernel/session/streams.c kernel/session/history.h \
     kernel/session/history.c kernel/session/recorder.c kernel/session/journal.c kernel/session/parameters.h \
     kernel/session/parameters.c kernel/session/inline.c \
