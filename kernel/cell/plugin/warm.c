@@ -21,13 +21,19 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { CLOSED = 99, MOST_IDLE_DEATHS = 5, SPARE_FD = 32, LINGER_MS = 5 };
+enum { CLOSED = 99, MOST_IDLE_DEATHS = 5, SPARE_FD = 32, LINGER_MS = 5, MOST_RANGES = 500 };
 
-/* Written by the child that works, read by the server after that child ended (waitpid orders it).
- */
+typedef struct range {
+    unsigned long from, to;
+} range;
+
+/* Written by the child that works, read by the server and the next child after that child ended
+ * (waitpid orders it). */
 static struct shared {
     uint32_t taken;    /* number of the request it took, 0: none yet */
     uint32_t answered; /* the same, once it answered */
+    uint32_t range_count;
+    range ranges[MOST_RANGES]; /* of the program's files: what the last one had in its memory */
 } * shared;
 
 /* Written by the server with SIGUSR1 blocked, read by its handler. */
@@ -44,17 +50,6 @@ static void send_reply(uint32_t number, int status)
     warm_reply reply = {.number = number, .status = status};
     while (send(WARM_SOCKET, &reply, sizeof reply, MSG_NOSIGNAL) < 0 && errno == EINTR)
         continue;
-}
-
-void warm_answer(int status)
-{
-    if (!is_child || shared->answered == shared->taken) return;
-    send_reply(shared->taken, status);
-    shared->answered = shared->taken;
-    /* Taking this process down costs milliseconds of the CPU that the next stage is about to be
-     * woken on; let that one go first. */
-    struct timespec linger = {.tv_nsec = LINGER_MS * 1000000L};
-    nanosleep(&linger, NULL);
 }
 
 static void kill_worker(int number)
@@ -85,13 +80,19 @@ static unsigned long read_hex(const char **at)
     }
 }
 
-/* Takes the page faults of the work ahead: every private mapping is made present, writable ones
- * as this process's own copy. Stops when a request comes: then it is quicker to begin. */
-static void populate(void)
+enum { CAPACITY = 1 << 16, PIECE = 1 << 20, PAGE = 4096, AROUND = 16 * PAGE };
+
+/* A line of /proc/self/maps: "55e0c000-55e0d000 rw-p 00000000 08:01 1234 /path" */
+typedef struct mapping {
+    unsigned long from, to;
+    int readable, writable, private, is_file, is_special;
+} mapping;
+
+/* The text of /proc/self/maps, CAPACITY bytes to unmap; NULL: none. */
+static char *read_maps(void)
 {
-    enum { CAPACITY = 1 << 16, PIECE = 1 << 20 };
     char *text = mmap(NULL, CAPACITY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (text == MAP_FAILED) return;
+    if (text == MAP_FAILED) return NULL;
     size_t length = 0;
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     for (ssize_t count; fd >= 0 && length < CAPACITY - 1; length += (size_t)count) {
@@ -99,27 +100,106 @@ static void populate(void)
         if (count <= 0) break;
     }
     if (fd >= 0) close(fd);
-    /* "55e0c000-55e0d000 rw-p 00000000 08:01 1234 /path" */
-    for (const char *line = text; *line;) {
-        const char *at = line;
-        const char *end = strchr(line, '\n');
-        if (!end) break;
-        unsigned long from = read_hex(&at);
-        at += *at == '-';
-        unsigned long to = read_hex(&at);
-        int readable = at[1] == 'r', writable = at[2] == 'w', private = at[4] == 'p';
-        int special = memchr(at, '[', (size_t)(end - at)) && !strstr(at, "[heap]\n") &&
-                      !strstr(at, "[stack]\n");
-        if (special) special = memmem(at, (size_t)(end - at), "[v", 2) != NULL;
-        for (; readable && private && !special && from < to; from += PIECE) {
-            unsigned long size = to - from < PIECE ? to - from : PIECE;
-            madvise((void *)from, size, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
-            if (is_request_waiting()) goto done;
+    return text;
+}
+
+/* The mapping of this line; the next line, NULL: this is none. */
+static const char *parse_mapping(const char *line, mapping *out)
+{
+    const char *at = line, *end = strchr(line, '\n');
+    if (!end) return NULL;
+    out->from = read_hex(&at);
+    at += *at == '-';
+    out->to = read_hex(&at);
+    out->readable = at[1] == 'r';
+    out->writable = at[2] == 'w';
+    out->private = at[4] == 'p';
+    size_t rest = (size_t)(end - at);
+    int is_own = strncmp(end - 6, "[heap]", 6) == 0 || strncmp(end - 7, "[stack]", 7) == 0;
+    out->is_special = !is_own && memmem(at, rest, "[v", 2) != NULL;
+    out->is_file = memchr(at, '/', rest) != NULL;
+    return end + 1;
+}
+
+/* Adds to the list what is present of pages from `from` on; joined to the last one if adjacent. */
+static void record_pages(unsigned long from, const uint64_t *entries, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!(entries[i] >> 63)) continue;
+        unsigned long start = (from + i * PAGE) & ~(unsigned long)(AROUND - 1);
+        range *last = shared->range_count ? &shared->ranges[shared->range_count - 1] : NULL;
+        if (last && start <= last->to) {
+            last->to = start + AROUND;
+        } else {
+            if (shared->range_count == MOST_RANGES) return;
+            shared->ranges[shared->range_count++] = (range){start, start + AROUND};
         }
-        line = end + 1;
     }
-done:
-    munmap(text, CAPACITY);
+}
+
+/* Which pages of the program and its libraries are in use: few of them are, by any one unit. The
+ * system maps them sixteen at a time, so they are counted in that unit. */
+static void record(void)
+{
+    enum { ENTRIES = 1024 };
+    static uint64_t entries[ENTRIES];
+    char *text = read_maps();
+    int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    mapping one;
+    shared->range_count = 0;
+    for (const char *line = text; text && fd >= 0 && (line = parse_mapping(line, &one));) {
+        if (!one.readable || one.writable || !one.private || !one.is_file) continue;
+        for (unsigned long from = one.from; from < one.to;) {
+            size_t wanted = (one.to - from) / PAGE < ENTRIES ? (one.to - from) / PAGE : ENTRIES;
+            ssize_t got = pread(fd, entries, wanted * sizeof *entries,
+                                (off_t)(from / PAGE * sizeof *entries));
+            if (got <= 0) break;
+            record_pages(from, entries, (size_t)got / sizeof *entries);
+            from += (size_t)got / sizeof *entries * PAGE;
+        }
+    }
+    if (fd >= 0) close(fd);
+    if (text) munmap(text, CAPACITY);
+}
+
+void warm_answer(int status)
+{
+    if (!is_child || shared->answered == shared->taken) return;
+    send_reply(shared->taken, status);
+    shared->answered = shared->taken;
+    /* Taking this process down costs milliseconds of the CPU that the next stage is about to be
+     * woken on; let that one go first. */
+    struct timespec linger = {.tv_nsec = LINGER_MS * 1000000L};
+    nanosleep(&linger, NULL);
+    record();
+}
+
+/* False: a request came. */
+static int populate_range(unsigned long from, unsigned long to, int advice)
+{
+    for (; from < to; from += PIECE) {
+        unsigned long size = to - from < PIECE ? to - from : PIECE;
+        madvise((void *)from, size, advice);
+        if (is_request_waiting()) return 0;
+    }
+    return 1;
+}
+
+/* Takes the page faults of the work ahead: of the program's files those pages that the last child
+ * had, of what can be written all, as this process's own copy. Stops when a request comes: then
+ * it is quicker to begin. */
+static void populate(void)
+{
+    mapping one;
+    char *text = read_maps();
+    int quiet = 1;
+    for (const char *line = text; text && quiet && (line = parse_mapping(line, &one));) {
+        if (!one.readable || !one.private || one.is_special) continue;
+        if (one.writable) quiet = populate_range(one.from, one.to, MADV_POPULATE_WRITE);
+    }
+    for (uint32_t i = 0; quiet && i < shared->range_count; i++)
+        quiet = populate_range(shared->ranges[i].from, shared->ranges[i].to, MADV_POPULATE_READ);
+    if (text) munmap(text, CAPACITY);
 }
 
 /* Waits for a request and takes it; on end of file the child ends and tells the server to. */
@@ -186,6 +266,7 @@ void warm_serve(const int *targets, int count)
     sigaddset(&cancel, SIGUSR1);
     sigprocmask(SIG_BLOCK, &cancel, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    record();
     send_reply(0, 0);
     while (idle_deaths < MOST_IDLE_DEATHS) {
         shared->taken = shared->answered = 0;
