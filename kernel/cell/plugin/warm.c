@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -36,6 +37,9 @@ static struct shared {
     range ranges[MOST_RANGES]; /* of the program's files: what the last one had in its memory */
 } * shared;
 
+/* An eventfd: a child has answered. */
+static int news = -1;
+
 /* Written by the server with SIGUSR1 blocked, read by its handler. */
 static volatile pid_t worker;
 static int is_child;
@@ -60,10 +64,10 @@ static void kill_worker(int number)
     errno = code;
 }
 
-static int is_request_waiting(void)
+static int is_request_waiting(int patience_ms)
 {
     struct pollfd file = {.fd = WARM_SOCKET, .events = POLLIN};
-    return poll(&file, 1, 0) > 0;
+    return poll(&file, 1, patience_ms) > 0;
 }
 
 static unsigned long read_hex(const char **at)
@@ -167,11 +171,13 @@ void warm_answer(int status)
     if (!is_child || shared->answered == shared->taken) return;
     send_reply(shared->taken, status);
     shared->answered = shared->taken;
-    /* Taking this process down costs milliseconds of the CPU that the next stage is about to be
-     * woken on; let that one go first. */
+    record();
+    /* The server makes the next child while this one waits: taking it down costs milliseconds of
+     * the CPU that the next stage is about to be woken on; let that one go first. */
+    uint64_t one = 1;
+    if (write(news, &one, sizeof one) < 0) return;
     struct timespec linger = {.tv_nsec = LINGER_MS * 1000000L};
     nanosleep(&linger, NULL);
-    record();
 }
 
 /* False: a request came. */
@@ -180,17 +186,19 @@ static int populate_range(unsigned long from, unsigned long to, int advice)
     for (; from < to; from += PIECE) {
         unsigned long size = to - from < PIECE ? to - from : PIECE;
         madvise((void *)from, size, advice);
-        if (is_request_waiting()) return 0;
+        if (is_request_waiting(0)) return 0;
     }
     return 1;
 }
 
 /* Takes the page faults of the work ahead: of the program's files those pages that the last child
- * had, of what can be written all, as this process's own copy. Stops when a request comes: then
- * it is quicker to begin. */
+ * had, of what can be written all, as this process's own copy. Not while the unit before this one
+ * is on its way through assembler and host, and only until a request comes: then it is quicker to
+ * begin. */
 static void populate(void)
 {
     mapping one;
+    if (is_request_waiting(LINGER_MS)) return;
     char *text = read_maps();
     int quiet = 1;
     for (const char *line = text; text && quiet && (line = parse_mapping(line, &one));) {
@@ -254,12 +262,32 @@ static void become_child(pid_t server, const int *targets, int count)
     take_request(targets, count);
 }
 
+/* Waits until the child has answered (it will end soon, 0) or is gone (1, with its status). */
+static int wait_for_child(pid_t child, int *status)
+{
+    uint64_t count;
+    int ended = (int)syscall(SYS_pidfd_open, child, 0);
+    struct pollfd files[] = {{.fd = news, .events = POLLIN}, {.fd = ended, .events = POLLIN}};
+    if (ended >= 0)
+        while (poll(files, 2, -1) < 0 && errno == EINTR)
+            continue;
+    if (ended >= 0) close(ended);
+    if (ended >= 0 && (files[0].revents & POLLIN) && read(news, &count, sizeof count) > 0) return 0;
+    while (waitpid(child, status, 0) < 0)
+        if (errno != EINTR) {
+            *status = CLOSED << 8;
+            break;
+        }
+    return 1;
+}
+
 void warm_serve(const int *targets, int count)
 {
-    pid_t server = getpid();
+    pid_t server = getpid(), leaving = 0;
     int idle_deaths = 0;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) _exit(1);
+    news = fcntl(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), F_DUPFD_CLOEXEC, SPARE_FD);
+    if (shared == MAP_FAILED || news < 0) _exit(1);
     struct sigaction action = {.sa_handler = kill_worker, .sa_flags = SA_RESTART};
     sigset_t cancel;
     sigemptyset(&cancel);
@@ -283,14 +311,14 @@ void warm_serve(const int *targets, int count)
         }
         worker = child;
         sigprocmask(SIG_UNBLOCK, &cancel, NULL);
-        int status;
-        pid_t ended;
-        do
-            ended = waitpid(child, &status, 0);
-        while (ended < 0 && errno == EINTR);
+        int status = 0, is_gone;
+        is_gone = wait_for_child(child, &status);
         sigprocmask(SIG_BLOCK, &cancel, NULL);
         worker = 0;
-        if (ended < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == CLOSED)) break;
+        while (leaving && waitpid(leaving, NULL, 0) < 0 && errno == EINTR)
+            continue;
+        leaving = is_gone ? 0 : child;
+        if (is_gone && WIFEXITED(status) && WEXITSTATUS(status) == CLOSED) break;
         if (!shared->taken) {
             idle_deaths++;
             continue;
