@@ -104,6 +104,9 @@ cadre_engine *cadre_engine_new(const cadre_engine_options *options, cadre_error 
 void cadre_engine_free(cadre_engine *engine);
 /* Parses the prelude and starts the warm compiler, so that the first cell is fast. */
 void cadre_engine_warm(cadre_engine *engine);
+/* Ends the warm compiler, which holds some 40 MB; the next prepare or cadre_engine_warm starts it
+ * again. Names and cache stay. */
+void cadre_engine_rest(cadre_engine *engine);
 
 /* Never NULL unless memory is gone; look at ->failed. Blocks while the compiler works (a limit of
  * 120 s by default ends it with an error). The caller owns the result. */

@@ -52,9 +52,7 @@ void cadre_compiler_free(cadre_compiler *compiler)
 {
     if (!compiler) return;
     if (compiler->private_folder) remove_folder(compiler->private_folder);
-    cadre_keep_write(compiler);
-    cadre_warm_free(compiler);
-    cadre_ahead_free(compiler);
+    cadre_compiler_rest(compiler);
     cadre_options_free(compiler->options);
     cadre_cache_close(compiler->cache);
     cadre_file_memo_free(compiler->memo);
@@ -73,6 +71,13 @@ void cadre_compiler_warm(cadre_compiler *compiler, const char *headers, const ch
     const cadre_options *options =
         cadre_options_get(compiler, CADRE_MODE_OBJECT, flags, flag_count, &ignored);
     if (options && !options->refused) cadre_warm_start(compiler, options, &request);
+}
+
+void cadre_compiler_rest(cadre_compiler *compiler)
+{
+    cadre_keep_write(compiler);
+    cadre_warm_free(compiler);
+    cadre_ahead_free(compiler);
 }
 
 void cadre_compile_result_free(cadre_compile_result *result)

@@ -53,6 +53,8 @@ void cadre_compiler_free(cadre_compiler *compiler);
 /* Starts a server for these headers and flags in the background, if there is none. */
 void cadre_compiler_warm(cadre_compiler *compiler, const char *headers, const char *const *flags,
                          size_t flag_count);
+/* Ends the servers and whatever waits for a unit. */
+void cadre_compiler_rest(cadre_compiler *compiler);
 /* 0: the compiler gave its verdict (result->ok). Negative: it could not (missing, killed twice,
  * hung, cancelled, disk full): *error says what and what to do; result is empty. */
 int cadre_compile(cadre_compiler *compiler, const cadre_compile_request *request,

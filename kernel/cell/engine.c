@@ -141,6 +141,11 @@ void cadre_engine_warm(cadre_engine *engine)
         cell_engine_learn(engine, engine->state, &engine->state->flags, &error);
 }
 
+void cadre_engine_rest(cadre_engine *engine)
+{
+    cadre_compiler_rest(engine->compiler);
+}
+
 void cadre_engine_cancel(cadre_engine *engine)
 {
     uint64_t one = 1;

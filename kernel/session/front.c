@@ -186,6 +186,7 @@ static void take_messages(front *self, cadre_channel channel)
             execute_input_reply(self, message);
         } else if (message) {
             self->launch_at = 0;
+            if (channel == CADRE_SHELL) rest_end(self);
             front_handle(self, channel, message);
         } else if (problem.code) {
             static const char *const names[] = {"shell", "control", "stdin"};
@@ -221,6 +222,7 @@ static int next_timeout(const front *self, int64_t now)
     if (self->host) timeout = sooner(timeout, cadre_host_timeout(self->host));
     if (self->output_is_paused) timeout = sooner(timeout, STREAMS_INTERVAL);
     timeout = sooner(timeout, assist_timeout(self, now));
+    timeout = sooner(timeout, rest_timeout(self, now));
     if (self->parent_pid) timeout = sooner(timeout, left(self->parent_check, now));
     return timeout;
 }
@@ -271,6 +273,7 @@ static int serve(front *self, cadre_error *error)
         streams_tick(&self->streams, front_clock());
         hosting_pause(self);
         check_parent(self, front_clock());
+        rest_tick(self, front_clock());
     }
     return 0;
 }
@@ -296,6 +299,7 @@ static int open_all(front *self, cadre_error *error)
     if (!self->recorder || parameters_init(&self->parameters, self->options->kernelspec_dir,
                                            getenv("CADRE_PARAMETERS")) < 0)
         return cadre_error_set(error, CADRE_EMEMORY, "no memory");
+    rest_init(self);
     self->engine_worker = worker_start(error);
     self->launch_at = front_clock() + LAUNCH_DELAY;
     return self->engine_worker ? 0 : CADRE_ESYSTEM;

@@ -6,6 +6,7 @@
 #include "cell/cell.h"
 #include "host/host.h"
 #include "session/parameters.h"
+#include "session/rest.h"
 #include "session/session.h"
 #include "session/streams.h"
 #include "session/worker.h"
@@ -54,6 +55,7 @@ typedef struct front {
     int signal_fd;
     long parent_pid, first_parent;
     int64_t parent_check;
+    rest_state rest;
     bool is_launched; /* engine and host */
     int64_t launch_at;
     bool ending, restarting;
