@@ -20,6 +20,7 @@
 #include "model/model.h"
 #include "notebook/json.h"
 #include "notebook/notebook.h"
+#include "show/comm.h"
 #include "show/show.h"
 #include "store/store.h"
 

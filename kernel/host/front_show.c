@@ -1,9 +1,14 @@
-/* Values that a running cell shows (cadre_show), formatted with the types of the cell that asks. */
+/* What a running cell asks while it shows something: values formatted with the types of the cell
+ * that asks (cadre_show), messages of its comms. */
 #include "cell/types.h"
 #include "host/front.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static char *format_with(cadre_host *host, const unsigned char *object, size_t length,
                          const char *variable, uint64_t address, size_t size)
@@ -31,4 +36,37 @@ char *cadre_host_format(cadre_host *host, pid_t pid, const char *label, const ch
             text = format_with(host, kept->objects[k], kept->lengths[k], variable, address, size);
     }
     return text;
+}
+
+void cadre_host_answer(cadre_host *host, const char *text, size_t length)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec part = {"", 1};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.space,
+                             .msg_controllen = sizeof control.space};
+    int file = host->acknowledge >= 0 ? memfd_create("cadre-answer", MFD_CLOEXEC) : -1;
+    if (file < 0) return; /* the byte alone, which follows, says that there is no answer */
+    for (size_t done = 0; done < length;) {
+        ssize_t put = write(file, text + done, length - done);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) {
+            close(file);
+            return;
+        }
+        done += (size_t)put;
+    }
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof file);
+    memcpy(CMSG_DATA(rights), &file, sizeof file);
+    (void)sendmsg(host->acknowledge, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    close(file);
+    close(host->acknowledge);
+    host->acknowledge = -1;
 }

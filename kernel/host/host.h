@@ -105,6 +105,8 @@ bool cadre_host_read(void *host, uint64_t address, void *into, size_t length);
 /* The address of a variable as cells see it now; 0: there is none, or a cell runs (only an idle
  * host can tell). Waits for the host, 100 ms at most. */
 uint64_t cadre_host_symbol(cadre_host *host, const char *name);
+/* While its display is handled: whoever sent it gets this text (kind "comm", action "take"). */
+void cadre_host_answer(cadre_host *host, const char *text, size_t length);
 /* While its display is handled: the value at `address` of process `pid` as text, by the type of
  * the static variable `variable` in the cell with file name `label`; new; NULL: not known. */
 char *cadre_host_format(cadre_host *host, pid_t pid, const char *label, const char *variable,

@@ -24,6 +24,7 @@ struct execution {
     request *request;
     uint64_t serial; /* jobs that come back too late carry another one */
     phase phase;
+    bool is_comm; /* a message to a comm: runs like a cell, has no reply */
     bool silent, store_history, allow_stdin, stop_on_error, interrupted;
     int count;
     char started[CADRE_DATE_SIZE];

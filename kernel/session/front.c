@@ -56,6 +56,12 @@ void front_publish(front *self, const cadre_message *parent, const char *type, j
     json_decref(content);
 }
 
+void front_publish_message(front *self, const cadre_outgoing *message)
+{
+    cadre_outgoing copy = *message;
+    publish(self, NULL, NULL, &copy);
+}
+
 void front_status(front *self, const cadre_message *parent, const char *state)
 {
     char content[64];
@@ -311,6 +317,7 @@ static void close_all(front *self)
     if (self->engine_worker) engine_stop(self);
     usage_free(self);
     assist_free_all(self);
+    comms_free(self);
     execute_free_all(self);
     cadre_wire_server_close(self->server, LINGER);
     streams_free(&self->streams);

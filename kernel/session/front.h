@@ -5,6 +5,7 @@
 
 #include "cell/cell.h"
 #include "host/host.h"
+#include "session/comms.h"
 #include "session/parameters.h"
 #include "session/rest.h"
 #include "session/session.h"
@@ -48,6 +49,7 @@ typedef struct front {
     int execution_count; /* of the next cell that counts */
     recorder *recorder;
     parameters parameters;
+    comms comms;
     streams streams;
     char *parent; /* header of the last cell: parent of output that comes late */
     size_t parent_length;
@@ -68,6 +70,8 @@ void front_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int64_t front_clock(void); /* monotonic, ms */
 /* An iopub message; content is stolen. parent NULL: the cell that runs, or the last one. */
 void front_publish(front *self, const cadre_message *parent, const char *type, json_t *content);
+/* An iopub message with metadata or buffers; all borrowed. The parent is the cell that runs. */
+void front_publish_message(front *self, const cadre_outgoing *message);
 void front_status(front *self, const cadre_message *parent, const char *state);
 /* A reply to a request; content is stolen, metadata borrowed or NULL. */
 void front_reply(front *self, cadre_channel channel, const cadre_message *to, const char *type,

@@ -57,6 +57,7 @@ void hosting_generation(front *self, uint64_t generation, int execution_count)
 int hosting_rewind(front *self, uint64_t generation)
 {
     int first_lost = 0;
+    comms_rewind(self, generation); /* also those of the cell that was not committed */
     if (generation >= self->generation) return 0;
     if (generation + 1 < self->generation_capacity)
         first_lost = self->generation_counts[generation + 1];
@@ -72,6 +73,7 @@ static void forget_all(front *self)
     self->generation = 0;
     self->names_are_old = true;
     parameters_rewind(&self->parameters, 0);
+    comms_rewind(self, 0);
     engine_rewind(self, 0);
     self->host_is_ready = false;
 }
@@ -154,7 +156,11 @@ static void handle_display(front *self, const cadre_host_event *event)
     bool is_update = kind && strcmp(kind, "update") == 0;
     streams_flush(&self->streams, front_clock());
     if (kind && strcmp(kind, "value") == 0) format_shown(self, display);
-    if (kind && strcmp(kind, "clear") == 0) {
+    if (kind && strcmp(kind, "comm") == 0) {
+        comms_packet(self, display);
+    } else if (execute_is_silent(self)) {
+        /* Nothing that is only for the eye. */
+    } else if (kind && strcmp(kind, "clear") == 0) {
         front_publish(self, NULL, "clear_output",
                       json_pack("{sb}", "wait", json_is_true(json_object_get(display, "wait"))));
     } else if (json_is_object(data) && (!is_update || id)) {
@@ -192,9 +198,7 @@ static void handle_event(front *self, cadre_host_event *event)
                                                                       : STREAM_STDOUT,
                     event->text, event->length, front_clock());
         break;
-    case CADRE_HOST_DISPLAY:
-        if (!execute_is_silent(self)) handle_display(self, event);
-        break;
+    case CADRE_HOST_DISPLAY: handle_display(self, event); break;
     case CADRE_HOST_RETURN:
         if (!execute_is_silent(self)) handle_return(self, event);
         break;

@@ -65,6 +65,11 @@ void execute_queue(front *self, cadre_channel channel, cadre_message *message)
 
 /* ---- the end of a request */
 
+static bool is_of_comm(const request *waiting)
+{
+    return strcmp(waiting->message->type, "execute_request") != 0;
+}
+
 static void abort_queued(front *self)
 {
     /* What has arrived counts as queued, read or not; what comes later runs. */
@@ -80,7 +85,7 @@ static void abort_queued(front *self)
             break;
     }
     for (request *waiting = self->queue; waiting; waiting = waiting->next)
-        waiting->is_aborted = true;
+        waiting->is_aborted = !is_of_comm(waiting);
 }
 
 static void reply(front *self, json_t *content)
@@ -109,9 +114,13 @@ void execution_reply(front *self, json_t *error)
         content = json_pack("{sssOsO}", "status", "ok", "payload", run->payload, "user_expressions",
                             run->expressions);
     }
-    reply(self, content);
+    if (run->is_comm)
+        json_decref(content);
+    else
+        reply(self, content);
     front_status(self, NULL, "idle");
     if (run->store_history) self->execution_count = run->count + 1;
+    if (run->is_comm) comms_handed_over(self, run->request->message);
     self->current = NULL;
     execution_free(run);
 }
@@ -169,6 +178,19 @@ static bool take_parameters(front *self, const char *code, size_t length)
     return false;
 }
 
+/* A message to a comm has no reply, no number and no text to show. */
+static void start_comm(front *self)
+{
+    execution *run = self->current;
+    const char *cell = comms_cell();
+    run->is_comm = true;
+    run->silent = run->allow_stdin = false;
+    run->store_history = false;
+    run->stop_on_error = false;
+    run->next_expression = NULL;
+    execution_prepare(self, cell, strlen(cell));
+}
+
 static void start(front *self, request *waiting)
 {
     const json_t *content = waiting->message->content;
@@ -193,6 +215,10 @@ static void start(front *self, request *waiting)
     streams_finish(&self->streams, front_clock());
     self->current = run;
     remember_parent(self, waiting->message);
+    if (is_of_comm(waiting)) { /* busy was told when it came */
+        start_comm(self);
+        return;
+    }
     front_status(self, NULL, "busy");
 
     const char *code = code_of(run, &length);

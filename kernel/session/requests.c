@@ -48,25 +48,7 @@ static json_t *connect_info(front *self, const cadre_message *message)
 
 static json_t *comm_info(front *self, const cadre_message *message)
 {
-    (void)self;
-    (void)message;
-    return json_pack("{sss{}}", "status", "ok", "comms");
-}
-
-/* No target is known here: the client must not wait for one. */
-static json_t *comm_open(front *self, const cadre_message *message)
-{
-    const json_t *id = json_object_get(message->content, "comm_id");
-    if (json_is_string(id))
-        front_publish(self, message, "comm_close", json_pack("{sOs{}}", "comm_id", id, "data"));
-    return NULL;
-}
-
-static json_t *ignore(front *self, const cadre_message *message)
-{
-    (void)self;
-    (void)message;
-    return NULL;
+    return comms_info(self, message);
 }
 
 static json_t *interrupt(front *self, const cadre_message *message)
@@ -94,9 +76,6 @@ static const struct answer {
     {"is_complete_request", "is_complete_reply", is_complete},
     {"connect_request", "connect_reply", connect_info},
     {"comm_info_request", "comm_info_reply", comm_info},
-    {"comm_open", NULL, comm_open},
-    {"comm_msg", NULL, ignore},
-    {"comm_close", NULL, ignore},
     {"interrupt_request", "interrupt_reply", interrupt},
     {"shutdown_request", "shutdown_reply", shut_down},
 };
@@ -134,13 +113,24 @@ static void answer(front *self, cadre_channel channel, const cadre_message *mess
         json_decref(content);
 }
 
+static bool is_of_comm(const cadre_message *message)
+{
+    return strcmp(message->type, "comm_open") == 0 || strcmp(message->type, "comm_msg") == 0 ||
+           strcmp(message->type, "comm_close") == 0;
+}
+
 void front_handle(front *self, cadre_channel channel, cadre_message *message)
 {
+    bool is_comm = is_of_comm(message);
     if (strcmp(message->type, "execute_request") == 0) {
         execute_queue(self, channel, message);
         return;
     }
     front_status(self, message, "busy");
+    if (is_comm && comms_take(self, message)) {
+        execute_queue(self, channel, message); /* C is asked in its turn; idle follows */
+        return;
+    }
     if (strcmp(message->type, "complete_request") == 0 ||
         strcmp(message->type, "inspect_request") == 0) {
         assist_ask(self, channel, message); /* idle follows with the reply */
@@ -154,7 +144,7 @@ void front_handle(front *self, cadre_channel channel, cadre_message *message)
         recorder_ask(self, channel, message);
         return;
     }
-    answer(self, channel, message);
+    if (!is_comm) answer(self, channel, message);
     front_status(self, message, "idle");
     cadre_message_free(message);
 }

@@ -153,6 +153,58 @@ int cadre_channel_send(json_t *packet, cadre_error *error)
     return status;
 }
 
+/* The file that came with the byte as text, new. */
+static char *read_answer(int answer, cadre_error *error)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control;
+    char byte, *text = NULL;
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.space,
+                             .msg_controllen = sizeof control.space};
+    ssize_t got;
+    do
+        got = recvmsg(answer, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    struct cmsghdr *rights = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    int fd = -1;
+    if (rights && rights->cmsg_type == SCM_RIGHTS) memcpy(&fd, CMSG_DATA(rights), sizeof fd);
+    off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : -1, done = 0;
+    if (size >= 0) text = malloc((size_t)size + 1);
+    while (text && done < size) {
+        ssize_t count = pread(fd, text + done, (size_t)(size - done), done);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) break;
+        done += count;
+    }
+    if (text) text[done] = 0;
+    if (fd >= 0) close(fd);
+    if (!text) cadre_error_set(error, CADRE_ESYSTEM, "the kernel gave no answer");
+    return text;
+}
+
+char *cadre_channel_ask(json_t *packet, cadre_error *error)
+{
+    long long deadline = now_ms() + ANSWER_LIMIT_MS;
+    char *text = NULL;
+    int answer = -1;
+    if (!cadre_channel_is_open()) {
+        cadre_error_set(error, CADRE_ESYSTEM, "this program runs in no kernel");
+        return NULL;
+    }
+    if (send_packet(packet, &answer, deadline, error) < 0) return NULL;
+    if (wait_for(answer, POLLIN, deadline))
+        text = read_answer(answer, error);
+    else
+        cadre_error_set(error, CADRE_ETIMEOUT, "the kernel does not answer");
+    close(answer);
+    return text;
+}
+
 int cadre_channel_post(json_t *packet, int *pending, cadre_error *error)
 {
     if (*pending >= 0) {

@@ -14,6 +14,10 @@ bool cadre_channel_is_open(void);
 /* Sends one packet (borrowed) and waits until it is published, at most 5 s. */
 int cadre_channel_send(json_t *packet, cadre_error *error);
 
+/* Sends one packet and waits for the text that the kernel answers with, at most 5 s. New; NULL:
+ * *error says why. */
+char *cadre_channel_ask(json_t *packet, cadre_error *error);
+
 /* Sends without waiting. *pending: -1, or the answer still expected from the call before; while
  * that is outstanding nothing is sent and CADRE_ETIMEOUT is returned. Close it at the end with
  * cadre_channel_settle, which waits for it. */

@@ -9,13 +9,18 @@
  * forked children inherit it. Without a channel (a plain program) text/plain goes to stdout.
  *
  * Wire format of the channel (kernel/host reads it): one packet per display, JSON
- *   {"kind": "display" | "update" | "clear" | "return" | "value",
+ *   {"kind": "display" | "update" | "clear" | "return" | "value" | "comm",
  *    "data": {MIME: value}, "metadata": {}, "display_id": "...", "wait": true}
  * "data" and "metadata" are there except with "clear", "display_id" with "update" and where one
  * was given, "wait" with "clear". Kind "value" (cadre_show) has also "label", "variable", "pid",
  * "size" and "address" (a number in hex): the reader that knows the cell's types formats the value
  * itself, any other shows "data". "return" has data {"application/vnd.cadre.return+json": value,
  * "text/plain": the same as text}.
+ * Kind "comm" (comm.h): "action" is "open", "msg", "close" with "comm_id", "data", "metadata" and
+ * "buffers" (base64), "open" also with "target_name"; "register" or "unregister" with
+ * "target_name"; "take": the answer is the message that waits, a JSON text in a memfd sent with the
+ * byte: {"type": "comm_open" | "comm_msg" | "comm_close", "comm_id", "target_name", "data",
+ * "metadata", "buffers"}.
  * With SCM_RIGHTS: first descriptor: a socket on which the reader writes one byte (MSG_NOSIGNAL)
  * when all output before it and the display itself are published (the sender waits for it, at
  * most 5 s, so that displays and printed text keep their order); second one, optional: a sealed

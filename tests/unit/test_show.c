@@ -1,5 +1,6 @@
 /* runtime/show: what arrives at the other end of the display channel. */
 #include "base/error_handler.h"
+#include "show/comm.h"
 #include "notebook/notebook.h"
 #include "show/channel.h"
 #include "show/grid.h"
@@ -213,6 +214,21 @@ START_TEST(a_silent_kernel_costs_five_seconds_at_most)
 }
 END_TEST
 
+/* A plain program has nobody to talk to, and is told so. */
+START_TEST(comms_need_a_kernel)
+{
+    cadre_show_set_channel(-1);
+    ck_assert_ptr_null(cadre_comm_open("target", NULL));
+    ck_assert_ptr_nonnull(strstr(cadre_last_error()->message, "runs in no kernel"));
+    ck_assert_int_eq(cadre_comm_register("target", NULL, NULL), CADRE_ESYSTEM);
+    ck_assert_int_eq(cadre_comm_send(NULL, NULL), CADRE_EINPUT);
+    ck_assert_int_eq(cadre_comm_close(NULL, NULL), CADRE_OK);
+    ck_assert_ptr_null(cadre_comm_id(NULL));
+    cadre_comm_deliver();
+    ck_assert_ptr_nonnull(strstr(cadre_last_error()->message, "runs in no kernel"));
+}
+END_TEST
+
 START_TEST(what_is_no_bundle_goes_to_the_error_handler)
 {
     open_channel();
@@ -298,6 +314,7 @@ int main(void)
     tcase_set_timeout(channel, 20);
     tcase_add_test(channel, a_display_arrives_and_is_waited_for);
     tcase_add_test(channel, updates_clears_and_returns);
+    tcase_add_test(channel, comms_need_a_kernel);
     tcase_add_test(channel, a_large_display_comes_in_a_memfd);
     tcase_add_test(channel, a_forked_child_shows_too);
     tcase_add_test(channel, a_broken_channel_neither_hangs_nor_kills);
