@@ -20,6 +20,7 @@ libcell_la_SOURCES = \
     kernel/cell/magics_names.c \
     kernel/cell/magics_save.c \
     kernel/cell/magics_shell.c \
+    kernel/cell/magics_store.c \
     kernel/cell/magics_time.c \
     kernel/cell/map.c kernel/cell/map.h \
     kernel/cell/names.c kernel/cell/names.h \
@@ -29,9 +30,10 @@ libcell_la_SOURCES = \
     kernel/cell/read.c kernel/cell/read.h \
     kernel/cell/session.c kernel/cell/session.h \
     kernel/cell/split.c kernel/cell/split.h \
+    kernel/cell/stored.c kernel/cell/stored.h \
     kernel/cell/tokens.c kernel/cell/tokens.h \
     kernel/cell/translate.c kernel/cell/translate.h \
     kernel/cell/uses.c kernel/cell/uses.h \
     kernel/cell/write_session.c kernel/cell/write_variables.c kernel/cell/writer.h
-libcell_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+libcell_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS)
 libcell_la_LIBADD = libcompile.la libtypes.la libbase.la $(JANSSON_LIBS) -lm

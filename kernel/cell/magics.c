@@ -37,6 +37,10 @@ static const struct magic {
     {"run", "%run FILE.c", "runs a C file as if its text stood here", magic_run, LINE},
     {"save", "%save FILE.c", "writes the cells before this one as one C file that runs by itself",
      magic_save, LINE},
+    {"store", "%store [-r | -d] [NAMES]",
+     "keeps the values of variables over a restart; -r: takes them back, -d: forgets them; alone: "
+     "lists them",
+     magic_store, LINE},
     {"who", "%who", "lists the session's names with size, cell and declaration", magic_who, LINE},
     {"reset", "%reset", "takes all names and flags away: a new process, as after a start",
      magic_reset, LINE},

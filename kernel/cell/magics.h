@@ -71,6 +71,8 @@ int magic_load(magic_call *call);
 int magic_run(magic_call *call);
 int magic_save(magic_call *call);
 
+int magic_store(magic_call *call);
+
 int magic_who(magic_call *call);
 int magic_params(magic_call *call);
 int magic_reset(magic_call *call);

@@ -70,6 +70,7 @@ void hooks_install(void)
     host_override("cadre_hook_array", (void *)hook_array);
     host_override("cadre_hook_main", (void *)hook_main);
     hooks_magics_install();
+    hooks_store_install();
 }
 
 void hooks_start_cell(void)

@@ -113,6 +113,7 @@ void hooks_start_cell(void);
 /* ---- hooks_magics.c */
 void hooks_magics_install(void);
 void hooks_magics_start_cell(void);
+void hooks_store_install(void);
 void hooks_end_cell(void); /* prints the times that %time has not printed yet */
 
 /* ---- snapshot.c */

@@ -22,6 +22,8 @@ cadre_host_SOURCES = \
     kernel/host/run.c \
     kernel/host/hooks.c \
     kernel/host/hooks_magics.c \
+    kernel/host/hooks_store.c \
+    kernel/cell/stored.c kernel/cell/stored.h \
     kernel/host/snapshot.c \
     kernel/host/crash.c \
     kernel/host/interrupt.c \
@@ -33,7 +35,7 @@ cadre_host_SOURCES = \
     kernel/host/threads.c \
     kernel/host/limits.c \
     kernel/host/libraries.c
-cadre_host_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+cadre_host_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS)
 # Cells find what the host is linked to: OpenBLAS and libcadre whether or not it uses them itself.
 cadre_host_LDFLAGS = $(AM_LDFLAGS) -Wl,--no-as-needed
-cadre_host_LDADD = libload.la libbase.la libcadre.la $(OPENBLAS_LIBS) -lgcc_s -lm -lpthread -ldl
+cadre_host_LDADD = libload.la libbase.la libcadre.la $(SODIUM_LIBS) $(OPENBLAS_LIBS) -lgcc_s -lm -lpthread -ldl
