@@ -179,6 +179,10 @@ const char *cadre_magic_name(size_t index, const char **help);
  * at least 32) gets the white space to continue with. Pure: any thread. */
 const char *cadre_cell_is_complete(const char *code, size_t length, char *indent);
 
+/* Is all of the text a question about one name, as IPython has it: `name?`, `?name`, `name??`,
+ * `%magic?`? Then where the name is (with its %) and 0 or, for ??, 1: with the source; else -1. */
+int cadre_cell_question(const char *code, size_t length, size_t *start, size_t *end);
+
 /* Does the text begin with %%bash, %%sh or %%writefile? Then all after its first line is no C. */
 bool cadre_cell_is_raw(const char *code, size_t length);
 

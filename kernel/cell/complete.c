@@ -73,12 +73,51 @@ static void set_indent(const question *q, const char *code, size_t length, char 
     indent[n] = 0;
 }
 
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+int cadre_cell_question(const char *code, size_t length, size_t *start, size_t *end)
+{
+    size_t first = 0, last = length, marks = 0;
+    while (first < last && is_space(code[first]))
+        first++;
+    while (last > first && is_space(code[last - 1]))
+        last--;
+    for (; first < last && code[first] == '?'; marks++)
+        first++;
+    bool is_before = marks > 0;
+    for (; last > first && code[last - 1] == '?'; marks++) {
+        if (is_before) return -1;
+        last--;
+    }
+    *start = first;
+    *end = last;
+    if (marks < 1 || marks > 2 || first == last) return -1;
+    for (int i = 0; i < 2 && first < last && code[first] == '%'; i++)
+        first++;
+    if (first == last || (code[first] >= '0' && code[first] <= '9')) return -1;
+    for (size_t at = first; at < last; at++) {
+        char c = code[at];
+        bool is_name = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '_' || (first > *start && c == '-');
+        if (!is_name) return -1;
+    }
+    return (int)marks - 1;
+}
+
 const char *cadre_cell_is_complete(const char *code, size_t length, char *indent)
 {
     question *volatile q = calloc(1, sizeof *q);
     const char *volatile answer = "unknown";
+    size_t start, end;
     if (indent) indent[0] = 0;
     if (!q) return answer;
+    if (cadre_cell_question(code, length, &start, &end) >= 0) {
+        free(q);
+        return "complete";
+    }
     if (!setjmp(q->arena.recover)) {
         ask(q, code, length);
         answer = "complete";

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENGINE_PATIENCE = 300, PATIENCE = 950, QUESTIONS_AT_ONCE = 32 };
+enum { ENGINE_PATIENCE = 300, PATIENCE = 950, PAGE_PATIENCE = 5000, QUESTIONS_AT_ONCE = 32 };
 
 /* ---- what the engine's thread finds out */
 
@@ -79,10 +79,10 @@ static size_t byte_of(const char *code, size_t length, long long position)
 }
 
 /* The text of the request and where the cursor is in it; NULL: the request cannot be used. */
-static const char *code_and_cursor(const cadre_message *message, size_t *length, size_t *cursor)
+static const char *code_and_cursor(const json_t *content, size_t *length, size_t *cursor)
 {
-    const json_t *code = json_object_get(message->content, "code");
-    const json_t *position = json_object_get(message->content, "cursor_pos");
+    const json_t *code = json_object_get(content, "code");
+    const json_t *position = json_object_get(content, "cursor_pos");
     if (!json_is_string(code)) return NULL;
     *length = json_string_length(code);
     *cursor = json_is_integer(position)
@@ -127,6 +127,7 @@ static void free_question(question *asked)
 {
     cadre_name_facts_free(&asked->facts);
     json_decref(asked->given);
+    json_decref(asked->content);
     cadre_message_free(asked->message);
     free(asked);
 }
@@ -149,7 +150,12 @@ static void finish(front *self, question *asked, const json_t *answer)
             *at = asked->next;
             break;
         }
-    send(self, asked->channel, asked->message, content);
+    if (asked->message) {
+        send(self, asked->channel, asked->message, content);
+    } else {
+        execute_page(self, asked->serial, content);
+        json_decref(content);
+    }
     free_question(asked);
 }
 
@@ -197,7 +203,8 @@ static void job_done(void *context, job *base)
         work->facts = (cadre_name_facts){0};
         if (!asked->is_inspect) asked->given = json_incref(work->unit.names);
         asked->is_asked = ask_clang(self, asked, work);
-        asked->deadline += PATIENCE - ENGINE_PATIENCE;
+        /* A person who typed `name?` waits for libclang to start; an editor does not. */
+        asked->deadline += asked->message ? PATIENCE - ENGINE_PATIENCE : PAGE_PATIENCE;
         if (!asked->is_asked) finish(self, asked, NULL);
     }
     free_job(work);
@@ -228,32 +235,17 @@ static bool post(front *self, const question *asked, const char *code, size_t le
     return true;
 }
 
-void assist_ask(front *self, cadre_channel channel, cadre_message *message)
+/* Puts the question among the open ones and asks, or answers at once. */
+static void ask(front *self, question *asked)
 {
     size_t length, cursor, open = 0;
-    const char *code = code_and_cursor(message, &length, &cursor);
-    bool is_inspect = strcmp(message->type, "inspect_request") == 0;
-    json_t *magic = code && !is_inspect ? assist_complete_magic(code, cursor) : NULL;
-    if (!code || magic) {
-        send(self, channel, message,
-             code ? magic : front_error_content("MessageError", "code must be a string"));
-        cadre_message_free(message);
-        return;
-    }
-    question *asked = calloc(1, sizeof *asked), **last = &self->questions;
-    if (!asked) {
-        send(self, channel, message, front_error_content("MemoryError", "no memory"));
-        cadre_message_free(message);
-        return;
-    }
-    *asked = (question){.channel = channel,
-                        .message = message,
-                        .id = ++self->assist_serial,
-                        .is_inspect = is_inspect,
-                        .start = word_start(code, cursor),
-                        .end = cursor,
-                        .deadline = front_clock() + ENGINE_PATIENCE};
-    if (is_inspect)
+    question **last = &self->questions;
+    const char *code = code_and_cursor(asked->content, &length, &cursor);
+    asked->id = ++self->assist_serial;
+    asked->start = word_start(code, cursor);
+    asked->end = cursor;
+    asked->deadline = front_clock() + ENGINE_PATIENCE;
+    if (asked->is_inspect)
         asked->start = inspected_word(code, length, cursor, &asked->end);
     else
         (void)assist_include_start(code, cursor, &asked->start);
@@ -263,11 +255,51 @@ void assist_ask(front *self, cadre_channel channel, cadre_message *message)
     bool is_number = asked->start < asked->end && code[asked->start] >= '0' &&
                      code[asked->start] <= '9' &&
                      !assist_include_start(code, cursor, &asked->start);
-    bool is_nothing = is_number || (is_inspect && asked->start == asked->end);
-    if (is_number && !is_inspect) asked->start = asked->end;
+    bool is_nothing = is_number || (asked->is_inspect && asked->start == asked->end);
+    if (is_number && !asked->is_inspect) asked->start = asked->end;
     if (is_nothing || open >= QUESTIONS_AT_ONCE || !self->is_launched ||
         !post(self, asked, code, length))
         finish(self, asked, NULL);
+}
+
+void assist_ask(front *self, cadre_channel channel, cadre_message *message)
+{
+    size_t length, cursor;
+    const char *code = code_and_cursor(message->content, &length, &cursor);
+    bool is_inspect = strcmp(message->type, "inspect_request") == 0;
+    json_t *magic = code && !is_inspect ? assist_complete_magic(code, cursor) : NULL;
+    if (!code || magic) {
+        send(self, channel, message,
+             code ? magic : front_error_content("MessageError", "code must be a string"));
+        cadre_message_free(message);
+        return;
+    }
+    question *asked = calloc(1, sizeof *asked);
+    if (!asked) {
+        send(self, channel, message, front_error_content("MemoryError", "no memory"));
+        cadre_message_free(message);
+        return;
+    }
+    *asked = (question){.channel = channel,
+                        .message = message,
+                        .content = json_incref(message->content),
+                        .is_inspect = is_inspect};
+    ask(self, asked);
+}
+
+bool assist_page(front *self, uint64_t serial, const char *name, int detail)
+{
+    question *asked = calloc(1, sizeof *asked);
+    json_t *content = json_pack("{ss si si}", "code", name, "cursor_pos", (int)strlen(name),
+                                "detail_level", detail);
+    if (!asked || !content) {
+        free(asked);
+        json_decref(content);
+        return false;
+    }
+    *asked = (question){.content = content, .serial = serial, .is_inspect = true};
+    ask(self, asked);
+    return true;
 }
 
 void assist_answers(front *self)

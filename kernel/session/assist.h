@@ -7,7 +7,9 @@
 struct question {
     question *next;
     cadre_channel channel;
-    cadre_message *message;
+    cadre_message *message; /* NULL: it is a cell that asks (`name?`), see assist_page */
+    json_t *content;        /* of the message: code, cursor_pos, detail_level */
+    uint64_t serial;        /* of the cell that asks */
     uint64_t id;
     bool is_inspect, is_asked; /* is_asked: libclang's answer is awaited, not the engine's */
     int64_t deadline;          /* for the engine; then for the answer */

@@ -103,7 +103,7 @@ json_t *assist_complete_magic(const char *code, size_t cursor)
 /* Without libclang: names and keywords. */
 static json_t *complete_by_name(const front *self, const question *asked)
 {
-    const char *code = json_string_value(json_object_get(asked->message->content, "code"));
+    const char *code = json_string_value(json_object_get(asked->content, "code"));
     size_t begin = asked->start, cursor = asked->end, index;
     /* Members need types, which are not known here. */
     bool is_member = begin > 0 && (code[begin - 1] == '.' ||
@@ -248,7 +248,7 @@ static json_t *complete_by_clang(const question *asked, const char *code, const 
 
 json_t *assist_completion(const front *self, const question *asked, const json_t *answer)
 {
-    const char *code = json_string_value(json_object_get(asked->message->content, "code"));
+    const char *code = json_string_value(json_object_get(asked->content, "code"));
     return json_is_array(json_object_get(answer, "types")) ? complete_by_clang(asked, code, answer)
                                                            : complete_by_name(self, asked);
 }

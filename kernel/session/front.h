@@ -94,6 +94,8 @@ void execute_advance(front *self); /* starts the next cell when it is time */
 void execute_interrupt(front *self);
 void execute_input_reply(front *self, cadre_message *message); /* stolen */
 void execute_host_event(front *self, cadre_host_event *event);
+/* What a cell that asks (`name?`) is answered with; content is borrowed. */
+void execute_page(front *self, uint64_t serial, const json_t *content);
 int execute_timeout(const front *self, int64_t now); /* ms until execute_tick; -1: never */
 void execute_tick(front *self, int64_t now);
 void execute_free_all(front *self);
@@ -161,6 +163,8 @@ void engine_cancel(front *self);
 
 /* ---- assist.c: completion, inspection, is_complete */
 void assist_ask(front *self, cadre_channel channel, cadre_message *message); /* stolen */
+/* `name?` in a cell: execute_page gets the content of an inspect_reply. False: no memory. */
+bool assist_page(front *self, uint64_t serial, const char *name, int detail);
 void assist_answers(front *self); /* takes what has come, ends what waits too long */
 int assist_fd(const front *self); /* to poll for reading, or -1 */
 int assist_timeout(const front *self, int64_t now);

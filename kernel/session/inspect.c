@@ -1,5 +1,6 @@
 /* What inspection shows: declaration, value, documentation, place, and the source if asked for. */
 #include "session/assist.h"
+#include "session/manual.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@ static const char *text_of(const json_t *object, const char *key)
 
 /* The address behind a name. A host that runs a cell cannot be asked: what it said while this
  * generation was idle still holds. */
-static uint64_t address_of(front *self, const char *symbol)
+static uint64_t address_of(front *self, const char *symbol, bool is_page)
 {
     if (!self->addresses || self->addresses_generation != self->generation) {
         json_decref(self->addresses);
@@ -21,7 +22,8 @@ static uint64_t address_of(front *self, const char *symbol)
     }
     const json_t *known = json_object_get(self->addresses, symbol);
     if (known) return (uint64_t)json_integer_value(known);
-    if (!self->host || self->current) return 0;
+    /* The cell that asks (`name?`) does not run. */
+    if (!self->host || (self->current && !is_page)) return 0;
     uint64_t address = cadre_host_symbol(self->host, symbol);
     if (address) json_object_set_new(self->addresses, symbol, json_integer((json_int_t)address));
     return address;
@@ -36,7 +38,7 @@ static char *value_of(front *self, const question *asked, const json_t *answer)
     bool is_other = answer && (!file || strncmp(file, "In[", 3) != 0 || file[3] == ' ' || !kind ||
                                strcmp(kind, "variable") != 0);
     if (!asked->is_known || !facts->symbol || is_other) return NULL;
-    uint64_t address = address_of(self, facts->symbol);
+    uint64_t address = address_of(self, facts->symbol, !asked->message);
     char *value = address ? cadre_name_value(facts, address, cadre_host_read, self->host) : NULL;
     if (value && strlen(value) > SHOWN) {
         size_t end = SHOWN;
@@ -76,7 +78,7 @@ static void add_comment(cadre_buffer *out, const char *comment)
 typedef struct description {
     const char *declaration, *members, *value, *comment, *source;
     json_int_t size;
-    char place[400];
+    char place[400], manual[400];
 } description;
 
 static void describe_place(description *d, const question *asked, const json_t *answer)
@@ -91,6 +93,20 @@ static void describe_place(description *d, const question *asked, const json_t *
         snprintf(d->place, sizeof d->place, "Declared in %.300s, line %lld", file, (long long)line);
     else if (!answer && asked->is_known && asked->facts.execution_count > 0)
         snprintf(d->place, sizeof d->place, "Defined in In[%d]", asked->facts.execution_count);
+}
+
+/* Of a function that a header declares. */
+static void describe_manual(description *d, const json_t *answer)
+{
+    const char *file = text_of(answer, "file"), *kind = text_of(answer, "kind");
+    const char *name = text_of(answer, "name");
+    int section;
+    if (!file || file[0] != '/' || !name || !kind || strcmp(kind, "function") != 0) return;
+    char *summary = manual_summary(name, &section);
+    if (summary)
+        snprintf(d->manual, sizeof d->manual, "Manual: %.300s (man %d %.60s)", summary, section,
+                 name);
+    free(summary);
 }
 
 static char *as_text(const description *d, bool markdown)
@@ -110,6 +126,7 @@ static char *as_text(const description *d, bool markdown)
         cadre_buffer_puts(&out, "\n");
         add_comment(&out, d->comment);
     }
+    if (d->manual[0]) cadre_buffer_printf(&out, "\n%s\n", d->manual);
     if (d->place[0]) cadre_buffer_printf(&out, "\n%s\n", d->place);
     if (d->source) cadre_buffer_printf(&out, "\n%s%s\n%s", open, d->source, close);
     while (out.length && out.data[out.length - 1] == '\n')
@@ -145,11 +162,11 @@ json_t *assist_inspection(front *self, const question *asked, const json_t *answ
     bool is_session =
         asked->is_known && (!found || (file && strncmp(file, "In[", 3) == 0 && file[3] != ' '));
     if (is_session && facts->source) d.source = facts->source;
-    if (json_integer_value(json_object_get(asked->message->content, "detail_level")) < 1)
-        d.source = NULL;
+    if (json_integer_value(json_object_get(asked->content, "detail_level")) < 1) d.source = NULL;
     char *value = value_of(self, asked, answer);
     d.value = value;
     describe_place(&d, asked, answer);
+    describe_manual(&d, answer);
     if (d.declaration) {
         add_text(data, "text/plain", as_text(&d, false));
         add_text(data, "text/markdown", as_text(&d, true));

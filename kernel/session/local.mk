@@ -7,12 +7,12 @@ libsession_la_SOURCES = kernel/session/session.h kernel/session/front.h kernel/s
     kernel/session/streams.h kernel/session/streams.c kernel/session/history.h \
     kernel/session/history.c kernel/session/recorder.c kernel/session/journal.c kernel/session/parameters.h \
     kernel/session/parameters.c kernel/session/inline.c \
-    kernel/session/comms.h kernel/session/comms.c kernel/session/rest.h kernel/session/rest.c \
+    kernel/session/comms.h kernel/session/comms.c kernel/session/manual.h kernel/session/manual.c kernel/session/rest.h kernel/session/rest.c \
     kernel/session/worker.h kernel/session/worker.c \
     runtime/cpu/cpu.c runtime/cpu/quota.c
 libsession_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/kernel
-libsession_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SQLITE_CFLAGS) -pthread
-libsession_la_LIBADD = libwire.la $(SQLITE_LIBS)
+libsession_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SQLITE_CFLAGS) $(ZLIB_CFLAGS) -pthread
+libsession_la_LIBADD = libwire.la $(SQLITE_LIBS) $(ZLIB_LIBS)
 
 bin_PROGRAMS += cadre-kernel
 cadre_kernel_SOURCES = kernel/session/main.c

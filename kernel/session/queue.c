@@ -191,6 +191,69 @@ static void start_comm(front *self)
     execution_prepare(self, cell, strlen(cell));
 }
 
+static void add_page(execution *run, json_t *data)
+{
+    json_array_append_new(run->payload,
+                          json_pack("{sssosi}", "source", "page", "data", data, "start", 0));
+}
+
+void execute_page(front *self, uint64_t serial, const json_t *content)
+{
+    execution *run = self->current;
+    size_t start, end, length;
+    if (!run || run->serial != serial) return;
+    const char *code = code_of(run, &length);
+    if (run->interrupted) {
+        outcome_interrupted(run);
+    } else if (json_is_true(json_object_get(content, "found"))) {
+        add_page(run, json_incref(json_object_get(content, "data")));
+    } else {
+        char text[300];
+        (void)cadre_cell_question(code, length, &start, &end);
+        snprintf(text, sizeof text, "nothing is known of %.*s",
+                 (int)(end - start < 200 ? end - start : 200), code + start);
+        outcome_fail(run, "NameError", text, NULL);
+    }
+    execution_finish_cell(self);
+}
+
+/* `%timeit?` */
+static bool page_of_magic(execution *run, const char *name)
+{
+    const char *help, *magic, *plain = name + strspn(name, "%");
+    for (size_t i = 0; (magic = cadre_magic_name(i, &help)); i++) {
+        if (strcmp(magic, plain) != 0) continue;
+        cadre_buffer text = {0};
+        cadre_buffer_printf(&text, "%%%s: %s", magic, help);
+        add_page(run, json_pack("{so}", "text/plain",
+                                cadre_json_string(text.data ? text.data : "", text.length)));
+        cadre_buffer_free(&text);
+        return true;
+    }
+    return false;
+}
+
+/* Is the cell a question about a name? Then it is answered with a page, not run. */
+static bool start_question(front *self, const char *code, size_t length)
+{
+    execution *run = self->current;
+    size_t start, end;
+    int detail = cadre_cell_question(code, length, &start, &end);
+    if (detail < 0) return false;
+    char *name = strndup(code + start, end - start);
+    run->phase = PREPARING;
+    if (name && *name == '%') {
+        if (!page_of_magic(run, name))
+            outcome_fail(run, "NameError", "there is no such magic; %help lists them", NULL);
+        execution_finish_cell(self);
+    } else if (!name || !assist_page(self, run->serial, name, detail)) {
+        outcome_fail(run, "MemoryError", "no memory", NULL);
+        execution_finish_cell(self);
+    }
+    free(name);
+    return true;
+}
+
 static void start(front *self, request *waiting)
 {
     const json_t *content = waiting->message->content;
@@ -240,6 +303,7 @@ static void start(front *self, request *waiting)
         front_publish(self, NULL, "execute_input",
                       json_pack("{sosi}", "code", cadre_json_string(code, length),
                                 "execution_count", run->count));
+    if (start_question(self, code, length)) return;
     if (take_parameters(self, code, length))
         execution_prepare(self, code, length);
     else
