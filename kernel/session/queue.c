@@ -141,8 +141,9 @@ bool execution_is_blank(const char *code, size_t length)
 
 static void answer_aborted(front *self, request *waiting)
 {
-    json_t *content =
-        json_pack("{sssi}", "status", "aborted", "execution_count", self->execution_count - 1);
+    /* No execution_count, as with ipykernel: front-ends show it, and the cell would look as if it
+     * had run. */
+    json_t *content = json_pack("{ss}", "status", "aborted");
     front_status(self, waiting->message, "busy");
     front_reply(self, waiting->channel, waiting->message, "execute_reply", content, NULL);
     front_status(self, waiting->message, "idle");
