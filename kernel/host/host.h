@@ -111,6 +111,9 @@ void cadre_host_answer(cadre_host *host, const char *text, size_t length);
  * the static variable `variable` in the cell with file name `label`; new; NULL: not known. */
 char *cadre_host_format(cadre_host *host, pid_t pid, const char *label, const char *variable,
                         uint64_t address, size_t size);
+/* How many processes this machine has killed for want of memory so far, and the least limit that
+ * holds for this process in bytes, 0: none below the machine's memory. */
+void cadre_host_memory(uint64_t *kills, uint64_t *limit);
 pid_t cadre_host_pid(const cadre_host *host);
 /* The copy that waits now; 0: there is none. */
 pid_t cadre_host_snapshot_pid(const cadre_host *host);

@@ -115,3 +115,11 @@ bool front_memory_blame(const memory_state *before, const memory_state *now, cad
     }
     return false;
 }
+
+void cadre_host_memory(uint64_t *kills, uint64_t *limit)
+{
+    memory_state state;
+    front_memory_state("", &state);
+    *kills = state.machine_kills;
+    *limit = state.limit < state.machine ? state.limit : 0;
+}

@@ -1,5 +1,6 @@
 /* The front's main thread: start, wait, hand out, end. */
 #include "session/front.h"
+#include "session/lifeline.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -36,6 +37,14 @@ static void publish(front *self, const cadre_message *parent, const char *topic,
                     cadre_outgoing *message)
 {
     cadre_error error = {0};
+    /* Cells wait for a client that does not read; questions on the side go on being answered, but
+     * nobody is told of them any more: they may be without number. */
+    bool is_dropped = parent && cadre_wire_server_unsent(self->server) > HOSTING_UNREAD;
+    if (is_dropped && !self->is_dropping)
+        front_log("a client does not read what is published: the state messages of questions are "
+                  "left out until it does");
+    self->is_dropping = is_dropped || (self->is_dropping && !parent);
+    if (is_dropped) return;
     message->topic = topic;
     message->request = parent;
     if (!parent) {
@@ -226,7 +235,8 @@ static int next_timeout(const front *self, int64_t now)
     timeout = sooner(timeout, execute_timeout(self, now));
     if (!self->is_launched) timeout = sooner(timeout, left(self->launch_at, now));
     if (self->host) timeout = sooner(timeout, cadre_host_timeout(self->host));
-    if (self->output_is_paused) timeout = sooner(timeout, STREAMS_INTERVAL);
+    if (self->output_is_paused || execute_waits_for_readers(self))
+        timeout = sooner(timeout, STREAMS_INTERVAL);
     timeout = sooner(timeout, assist_timeout(self, now));
     timeout = sooner(timeout, rest_timeout(self, now));
     if (self->parent_pid) timeout = sooner(timeout, left(self->parent_check, now));
@@ -239,6 +249,7 @@ static void launch(front *self)
 {
     cadre_error problem = {0};
     self->is_launched = true;
+    lifeline_begin(self);
     engine_open(self);
     /* Without a host the front still answers; the first cell says what is wrong. */
     if (hosting_start(self, &problem) < 0) front_log("%s", problem.message);
@@ -318,6 +329,7 @@ static void close_all(front *self)
     usage_free(self);
     assist_free_all(self);
     comms_free(self);
+    lifeline_end(self);
     execute_free_all(self);
     cadre_wire_server_close(self->server, LINGER);
     streams_free(&self->streams);

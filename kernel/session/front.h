@@ -37,7 +37,7 @@ typedef struct front {
     usage_sample *usage;
 
     cadre_host *host; /* NULL: could not be started, tried again with the next cell */
-    bool host_is_ready, output_is_paused;
+    bool host_is_ready, output_is_paused, is_dropping;
     uint64_t generation;    /* of the engine */
     int *generation_counts; /* execution count of each generation, from 1 */
     size_t generation_capacity;
@@ -61,7 +61,8 @@ typedef struct front {
     bool is_launched; /* engine and host */
     int64_t launch_at;
     bool ending, restarting;
-    char *info; /* content of a kernel_info_reply, made at the first request */
+    char *info;     /* content of a kernel_info_reply, made at the first request */
+    char *lifeline; /* path of the mark that says that this kernel runs; NULL: none */
     char *loss; /* why the host was started anew, until a cell has told it; NULL: nothing to tell */
 } front;
 
@@ -96,12 +97,17 @@ void execute_input_reply(front *self, cadre_message *message); /* stolen */
 void execute_host_event(front *self, cadre_host_event *event);
 /* What a cell that asks (`name?`) is answered with; content is borrowed. */
 void execute_page(front *self, uint64_t serial, const json_t *content);
+/* The next cell does not start before a client has read more of what is published. */
+bool execute_waits_for_readers(const front *self);
 int execute_timeout(const front *self, int64_t now); /* ms until execute_tick; -1: never */
 void execute_tick(front *self, int64_t now);
 void execute_free_all(front *self);
 bool execute_is_silent(const front *self);      /* the running cell shows nothing */
 bool execute_is_interrupted(const front *self); /* and is about to end */
 bool execute_is_full(const front *self);        /* too much waits: take no more from shell */
+
+/* Output that no client has taken: above this the cell waits. */
+#define HOSTING_UNREAD ((size_t)48 << 20)
 
 /* ---- hosting.c */
 int hosting_start(front *self, cadre_error *error);

@@ -7,8 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Output that no client has taken: the cell waits above the first, goes on below the second. */
-#define UNREAD_HIGH ((size_t)48 << 20)
+/* Where a cell that waits goes on. */
 #define UNREAD_LOW ((size_t)24 << 20)
 
 int hosting_start(front *self, cadre_error *error)
@@ -31,7 +30,7 @@ void hosting_pause(front *self)
 {
     size_t unread = cadre_wire_server_unsent(self->server);
     /* An interrupted cell must reach its end even when nobody reads. */
-    bool pause = unread > (self->output_is_paused ? UNREAD_LOW : UNREAD_HIGH) &&
+    bool pause = unread > (self->output_is_paused ? UNREAD_LOW : HOSTING_UNREAD) &&
                  !execute_is_interrupted(self);
     if (!self->host || pause == self->output_is_paused) return;
     cadre_host_pause_output(self->host, pause);

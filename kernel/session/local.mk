@@ -7,7 +7,7 @@ libsession_la_SOURCES = kernel/session/session.h kernel/session/front.h kernel/s
     kernel/session/streams.h kernel/session/streams.c kernel/session/history.h \
     kernel/session/history.c kernel/session/recorder.c kernel/session/journal.c kernel/session/parameters.h \
     kernel/session/parameters.c kernel/session/inline.c \
-    kernel/session/comms.h kernel/session/comms.c kernel/session/manual.h kernel/session/manual.c kernel/session/rest.h kernel/session/rest.c \
+    kernel/session/comms.h kernel/session/comms.c kernel/session/lifeline.h kernel/session/lifeline.c kernel/session/manual.h kernel/session/manual.c kernel/session/rest.h kernel/session/rest.c \
     kernel/session/worker.h kernel/session/worker.c \
     runtime/cpu/cpu.c runtime/cpu/quota.c
 libsession_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/kernel

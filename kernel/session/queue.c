@@ -311,9 +311,15 @@ static void start(front *self, request *waiting)
         execution_finish_cell(self);
 }
 
+bool execute_waits_for_readers(const front *self)
+{
+    return !self->current && self->queue && !self->queue->is_aborted &&
+           cadre_wire_server_unsent(self->server) > HOSTING_UNREAD;
+}
+
 void execute_advance(front *self)
 {
-    while (!self->current && self->queue && !self->ending) {
+    while (!self->current && self->queue && !self->ending && !execute_waits_for_readers(self)) {
         request *waiting = self->queue;
         self->queue = waiting->next;
         self->queue_bytes -= waiting->message->size;

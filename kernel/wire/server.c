@@ -106,7 +106,8 @@ static int start_heartbeat(cadre_wire_server *server, cadre_connection *connecti
 static int bind_all(cadre_wire_server *server, cadre_connection *connection, cadre_error *error)
 {
     static const int types[] = {ZMQ_ROUTER, ZMQ_ROUTER, ZMQ_ROUTER, ZMQ_XPUB};
-    const int on = 1;
+    /* A client that asks and never reads: from so many unread answers on its own are dropped. */
+    const int on = 1, most_answers = 50000;
     for (int i = 0; i < CADRE_HEARTBEAT; i++) {
         void *socket = make_socket(server->context, types[i], connection, error);
         if (!socket) return CADRE_ESYSTEM;
@@ -117,6 +118,8 @@ static int bind_all(cadre_wire_server *server, cadre_connection *connection, cad
         int failed = zmq_setsockopt(socket, option, &on, sizeof on);
         if (i == CADRE_STDIN)
             failed |= zmq_setsockopt(socket, ZMQ_ROUTER_MANDATORY, &on, sizeof on);
+        else if (i != CADRE_IOPUB)
+            failed |= zmq_setsockopt(socket, ZMQ_SNDHWM, &most_answers, sizeof most_answers);
         if (failed)
             return cadre_error_set(error, CADRE_ESYSTEM, "a socket option was refused: %s",
                                    zmq_strerror(errno));

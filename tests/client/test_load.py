@@ -9,7 +9,7 @@ import zmq
 from jupyter_client import BlockingKernelClient
 
 import lab
-from test_hostile import Wire
+from test_hostile import DELIMITER, Wire
 
 LONG = os.environ.get("CADRE_TEST_LONG") == "yes"
 MESSAGES = 1_000_000 if LONG else 10_000
@@ -53,6 +53,24 @@ def test_very_many_small_messages(kernel, signed):
     wire.close()
     assert kernel.run("2 + 3", timeout=120).value == "5"
     assert memory(kernel.pid) - before < 64 * MB
+
+
+def test_very_many_questions_whose_answers_nobody_reads(kernel):
+    """Neither the answers nor the state messages about them: memory stays bounded, an honest client
+    is served, and what it runs afterwards is published whole."""
+    number = 1_000_000 if LONG else 60_000
+    deaf = Wire(kernel)
+    before, highest = memory(kernel.pid), 0
+    for n in range(number):
+        deaf.socket.send_multipart([DELIMITER, deaf.sign(parts := deaf.parts()), *parts])
+        if n % 20000 == 19999:
+            answer = kernel.client.session.msg("kernel_info_request", {})
+            kernel.client.control_channel.send(answer)
+            assert kernel.reply(answer["header"]["msg_id"], 60, "control")["status"] == "ok"
+            highest = max(highest, memory(kernel.pid) - before)
+    deaf.close()
+    assert highest < 150 * MB, f"{highest / MB:.0f} MB"
+    assert kernel.run("2 + 3", timeout=300).value == "5"
 
 
 def test_a_client_that_never_reads(kernel):

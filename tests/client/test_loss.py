@@ -82,3 +82,39 @@ def test_without_a_folder_for_the_log(tmp_path):
     with lab.Kernel(env={"XDG_STATE_HOME": str(tmp_path / "file")}) as kernel:
         answer = killed_while_running(kernel)
         assert answer.error_name == "SIGKILL" and "log:" not in answer.error_text
+
+
+def test_the_kernel_itself_was_killed(tmp_path):
+    """The one that is started in its place, with the same connection file, says so; once."""
+    with lab.Kernel(env={"XDG_STATE_HOME": str(tmp_path)}) as kernel:
+        assert kernel.run("int kept = 4;").status == "ok"
+        marks = tmp_path / "cadre" / "running"
+        [mark] = list(marks.iterdir())
+        assert mark.stat().st_mode & 0o777 == 0o600
+        first = kernel.pid
+        kernel.manager.restart_kernel(now=True)  # SIGKILL
+        kernel.client.wait_for_ready(timeout=60)
+        answer = kernel.run("1 + 1")
+        assert answer.value == "2"
+        assert f"The kernel before this one (process {first}) ended without a word" in answer.stderr
+        assert "all variables are lost" in answer.stderr
+        assert f"process {first}) ended without a word" in logged(answer.stderr, tmp_path)
+        assert kernel.run("1 + 1").stderr == ""
+        # One that ends in order says nothing, and leaves no mark.
+        kernel.manager.restart_kernel(now=False)
+        kernel.client.wait_for_ready(timeout=60)
+        assert kernel.run("1 + 1").stderr == ""
+        assert len(list(marks.iterdir())) == 1
+        kernel.shutdown()
+        assert lab.eventually(lambda: not list(marks.iterdir()), 10)
+
+
+def test_marks_of_kernels_that_are_gone_are_swept(tmp_path):
+    marks = tmp_path / "cadre" / "running"
+    marks.mkdir(parents=True)
+    (marks / "0123").write_text("999999999 1 0 0 /nowhere/kernel-x.json\n")
+    (marks / "broken").write_bytes(b"\xff\x00 no mark")
+    (marks / "empty").write_text("")
+    with lab.Kernel(env={"XDG_STATE_HOME": str(tmp_path)}) as kernel:
+        assert kernel.run("1 + 1").stderr == ""
+        assert len(list(marks.iterdir())) == 1
