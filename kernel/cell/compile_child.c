@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -95,12 +96,27 @@ char **cadre_child_environment(const char *first, const char *second)
     return list;
 }
 
+/* What a compiler may take at most: a macro that doubles itself forty times must not take the
+ * machine. Half of its memory, 1 GB at least, or what CADRE_COMPILER_MEGABYTES says. */
+static rlim_t memory_limit(void)
+{
+    const char *text = getenv("CADRE_COMPILER_MEGABYTES");
+    char *end = NULL;
+    unsigned long long megabytes = text && *text ? strtoull(text, &end, 10) : 0;
+    if (megabytes && end && !*end && megabytes < 1u << 24) return (rlim_t)megabytes << 20;
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    rlim_t half = pages > 0 && size > 0 ? (rlim_t)pages / 2 * (rlim_t)size : 0;
+    return half < (rlim_t)1 << 30 ? (rlim_t)1 << 30 : half;
+}
+
 /* The child's side, on the parent's memory: system calls only, the answer through *failure. */
 static _Noreturn void enter_program(const char *path, char *const *arguments,
                                     char *const *environment, const cadre_child_file *files,
-                                    size_t file_count, pid_t parent, volatile int *failure)
+                                    size_t file_count, rlim_t memory, pid_t parent,
+                                    volatile int *failure)
 {
     struct sigaction action;
+    struct rlimit limit;
     for (int number = 1; number < NSIG; number++) {
         if (sigaction(number, NULL, &action) < 0 || action.sa_handler == SIG_DFL) continue;
         memset(&action, 0, sizeof action);
@@ -110,6 +126,10 @@ static _Noreturn void enter_program(const char *path, char *const *arguments,
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
     setpgid(0, 0);
+    if (getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur > memory) {
+        limit.rlim_cur = memory;
+        setrlimit(RLIMIT_DATA, &limit);
+    }
 
     /* Out of the way first: a source may be another one's target. */
     int spare[MAX_FILES], top = 2, null;
@@ -145,8 +165,10 @@ static __attribute__((noinline)) pid_t start_process(const char *path, char *con
                                                      size_t file_count, volatile int *failure)
 {
     pid_t parent = getpid();
+    rlim_t memory = memory_limit();
     pid_t pid = vfork();
-    if (pid == 0) enter_program(path, arguments, environment, files, file_count, parent, failure);
+    if (pid == 0)
+        enter_program(path, arguments, environment, files, file_count, memory, parent, failure);
     return pid;
 }
 

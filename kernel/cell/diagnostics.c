@@ -156,12 +156,12 @@ static char *clean(const cell_diagnostics *d, const char *message)
 /* Is it about nothing but our own translation? */
 static bool is_ours(const char *kind, const char *message)
 {
-    static const char *const names[] = {"cadre_initial", "cadre_value", "cadre_bounds_",
+    static const char *const names[] = {"cadre_initial", "__cadre_value", "cadre_bounds_",
                                         "cadre_at_",     "cadre_old_",  "cadre_cell_",
                                         "cadre_main",    "cadre_hook_"};
     if (strstr(message, "each undeclared identifier is reported only once")) return true;
     if (strstr(message, "always_inline function might not be inlinable")) return true;
-    if (strstr(message, "cadre_value") && strstr(message, " undeclared"))
+    if (strstr(message, "__cadre_value") && strstr(message, " undeclared"))
         return true; /* only follows from an error in the value itself */
     if (strstr(kind, "error")) return false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

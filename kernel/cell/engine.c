@@ -358,10 +358,10 @@ char *cadre_cell_value(const cadre_cell *cell, uint64_t address, size_t size,
         if (!read(context, address, words, (count + 1) * sizeof *words)) return NULL;
         for (size_t i = 0; i < count; i++)
             dimensions[i] = words[i + 1];
-        return cadre_types_format_array(mine->types, "cadre_value_type", words[0], dimensions,
+        return cadre_types_format_array(mine->types, "__cadre_value_type", words[0], dimensions,
                                         count, read, context, NULL);
     }
-    return cadre_types_format(mine->types, "cadre_value_type", address, size, read, context, NULL);
+    return cadre_types_format(mine->types, "__cadre_value_type", address, size, read, context, NULL);
 }
 
 void cadre_engine_names(cadre_engine *engine, cadre_name_visitor visit, void *context)

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { EXPANSION_DEPTH = 200, EXPANSION_TOKENS = 4000000 };
+enum { EXPANSION_DEPTH = 200, EXPANSION_TOKENS = 2000000 };
 
 static macro *find_here(const macro_table *table, const char *name, size_t length, uint32_t hash)
 {
@@ -266,6 +266,9 @@ static void paste(expander *e, token_list *out, const token *right)
 
 static void append(expander *e, token_list *out, const token *t, const token *at)
 {
+    /* Ten macros of ten times the one before are ten thousand million tokens. What is cut off here
+     * is only not classified; the compiler reads the text itself and has limits of its own. */
+    if (e->made > EXPANSION_TOKENS) return;
     token copy = *t;
     copy.line = at->line, copy.column = at->column;
     copy.offset = at->offset, copy.end = at->end, copy.source = at->source;

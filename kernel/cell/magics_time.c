@@ -99,14 +99,14 @@ static void insert_tokens(magic_call *call, const token_list *list, size_t first
 static void insert_value(magic_call *call, const token_list *list, range r)
 {
     if (cell_token_punctuator(&list->items[r.end - 1], ';')) r.end--;
-    magic_insert(call, "{ __auto_type cadre_kept = __builtin_choose_expr("
+    magic_insert(call, "{ __auto_type __cadre_kept = __builtin_choose_expr("
                        "__builtin_types_compatible_p(__typeof__(({");
     insert_tokens(call, list, r.first, r.end);
     magic_insert(call, "; })), void), ({");
     insert_tokens(call, list, r.first, r.end);
     magic_insert(call, "; 0; }), ({");
     insert_tokens(call, list, r.first, r.end);
-    magic_insert(call, "; })); __asm__ volatile(\"\" : : \"m\"(cadre_kept) : \"memory\"); }");
+    magic_insert(call, "; })); __asm__ volatile(\"\" : : \"m\"(__cadre_kept) : \"memory\"); }");
 }
 
 static void insert_body(magic_call *call, const token_list *list)

@@ -222,3 +222,21 @@ def test_a_disk_that_fills_while_a_cell_writes(kernel, small_disk):
         failed |= fclose(file) != 0;
         failed""")
     assert answer.value == "1"
+
+
+@pytest.mark.parametrize("depth", [4, 6, 8, 10])
+def test_macros_that_multiply(depth):
+    """Ten to the power of `depth` tokens: the compiler has a limit, and so has the kernel itself."""
+    cell = ("#define TEN(x) x x x x x x x x x x\n#define MANY(x) " + "TEN(" * depth + "x" +
+            ")" * depth + "\nint many = 0 MANY(+ 1);\nmany")
+    with lab.Kernel(env={"CADRE_COMPILER_MEGABYTES": "300"}) as kernel:
+        kernel.run("int kept = 5;")
+        answer = kernel.run(cell, timeout=120)
+        if depth == 4:
+            assert answer.value == "10000"
+        elif depth >= 8:
+            assert answer.status == "error" and "out of memory" in answer.error_text
+        assert kernel.run("kept").value == "5"
+        completed = kernel.reply(kernel.client.complete(cell + "\nkep"))
+        assert completed["status"] == "ok"
+        assert kernel.run("kept + 1").value == "6"
