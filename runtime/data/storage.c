@@ -46,7 +46,7 @@ int cadre_storage_reserve(table_storage *storage, size_t columns, size_t rows, c
     /* Odd numbers of cache lines: columns a power of two apart would compete for the same few
      * lines of the caches when a row is read. */
     size_t apart = round_up(rows * sizeof(int64_t) + 1, CACHE_LINE) | CACHE_LINE;
-    size_t size;
+    size_t size = 0;
     if (rows > SIZE_MAX / 32 || __builtin_mul_overflow(columns, apart, &size) ||
         size > SIZE_MAX / 4) {
         errno = ENOMEM;
