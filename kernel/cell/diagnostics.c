@@ -157,7 +157,7 @@ static char *clean(const cell_diagnostics *d, const char *message)
 static bool is_ours(const char *kind, const char *message)
 {
     static const char *const names[] = {"cadre_initial", "__cadre_value", "cadre_bounds_",
-                                        "cadre_at_",     "cadre_old_",  "cadre_cell_",
+                                        "cadre_at_",     "cadre_old_",    "cadre_cell_",
                                         "cadre_main",    "cadre_hook_"};
     if (strstr(message, "each undeclared identifier is reported only once")) return true;
     if (strstr(message, "always_inline function might not be inlinable")) return true;

@@ -361,7 +361,8 @@ char *cadre_cell_value(const cadre_cell *cell, uint64_t address, size_t size,
         return cadre_types_format_array(mine->types, "__cadre_value_type", words[0], dimensions,
                                         count, read, context, NULL);
     }
-    return cadre_types_format(mine->types, "__cadre_value_type", address, size, read, context, NULL);
+    return cadre_types_format(mine->types, "__cadre_value_type", address, size, read, context,
+                              NULL);
 }
 
 void cadre_engine_names(cadre_engine *engine, cadre_name_visitor visit, void *context)

@@ -195,14 +195,15 @@ static bool emit_array_value(writer *w, size_t index)
                 !cell_tokens_equal(&w->items[v->declarator->name], &w->items[r.first]))
                 continue;
             const char *name = cell_write_name(w, v->declarator);
-            cell_emit_generated(&w->e,
-                                "{ static __typeof__(%s) *__cadre_value_type __attribute__((used)); "
-                                "struct { void *at; unsigned long bounds[%zu]; } __cadre_value = "
-                                "{cadre_at_%s, {0}}; __builtin_memcpy(__cadre_value.bounds, "
-                                "cadre_bounds_%s, sizeof cadre_bounds_%s); "
-                                "cadre_hook_value(&__cadre_value, sizeof __cadre_value, 0); }\n",
-                                cell_write_type(w, d, v->declarator, "", NULL),
-                                v->declarator->bracket_count, name, name, name);
+            cell_emit_generated(
+                &w->e,
+                "{ static __typeof__(%s) *__cadre_value_type __attribute__((used)); "
+                "struct { void *at; unsigned long bounds[%zu]; } __cadre_value = "
+                "{cadre_at_%s, {0}}; __builtin_memcpy(__cadre_value.bounds, "
+                "cadre_bounds_%s, sizeof cadre_bounds_%s); "
+                "cadre_hook_value(&__cadre_value, sizeof __cadre_value, 0); }\n",
+                cell_write_type(w, d, v->declarator, "", NULL), v->declarator->bracket_count, name,
+                name, name);
             w->t->value_bounds = v->declarator->bracket_count;
             w->out->has_value = true;
             return true;
@@ -226,9 +227,10 @@ static void emit_value(writer *w, size_t index)
     cell_emit_words(&w->e, open);
     emit_aliased(w, index, r.first, r.end);
     cell_emit_words(&w->e, close);
-    cell_emit_words(&w->e, " *__cadre_value_type __attribute__((used)); __auto_type __cadre_value = "
-                           "__builtin_choose_expr(__builtin_types_compatible_p("
-                           "__typeof__(__cadre_value_type), void *), ({ (void)(");
+    cell_emit_words(&w->e,
+                    " *__cadre_value_type __attribute__((used)); __auto_type __cadre_value = "
+                    "__builtin_choose_expr(__builtin_types_compatible_p("
+                    "__typeof__(__cadre_value_type), void *), ({ (void)(");
     emit_aliased(w, index, r.first, r.end);
     cell_emit_words(&w->e, "); 0; }), ");
     cell_emit_words(&w->e, open);
