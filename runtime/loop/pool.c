@@ -17,7 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TICK_MS = 50 };
+/* Workers may die one after the other before they take a slice, so that no slice's tries count:
+ * after so many rounds of all of them the loop is given up. */
+enum { TICK_MS = 50, BARREN_ROUNDS = 3 };
 
 typedef struct worker_pool {
     loop_run *run;
@@ -29,6 +31,8 @@ typedef struct worker_pool {
     uint32_t last_number;
     unsigned char *tries; /* per place: how often a worker died at it */
     int fork_errno;       /* of the last refusal */
+    size_t barren;        /* deaths in a row of workers that never had a slice */
+    char barren_why[200]; /* how the last of them ended */
     struct pollfd *items; /* two per worker */
 } worker_pool;
 
@@ -183,6 +187,13 @@ static void say_how_it_ended(const siginfo_t *info, bool known, char *text, size
     }
 }
 
+static bool has_had_a_slice(const worker_pool *pool, uint32_t number)
+{
+    for (uint64_t place = 0; place < pool->queue->count; place++)
+        if (atomic_load(&pool->queue->slots[place].owner) == number) return true;
+    return false;
+}
+
 /* The worker is dead and reaped: what it had is finished, tried again or given up. */
 static void bury(worker_pool *pool, pool_worker *worker, const siginfo_t *info, bool known)
 {
@@ -192,6 +203,14 @@ static void bury(worker_pool *pool, pool_worker *worker, const siginfo_t *info, 
     uint32_t number = worker->number;
     worker_release(worker);
     pool->alive--;
+
+    bool ended_well = known && info->si_code == CLD_EXITED && info->si_status == 0;
+    if (has_had_a_slice(pool, number) || ended_well) {
+        pool->barren = 0;
+    } else {
+        pool->barren++;
+        say_how_it_ended(info, known, pool->barren_why, sizeof pool->barren_why);
+    }
 
     int retries = run->options->retries;
     retries = retries == 0 ? 1 : retries < 0 ? 0 : retries > 100 ? 100 : retries;
@@ -293,6 +312,13 @@ static int run_pool(worker_pool *pool, cadre_error *error)
         if (cadre_interrupt_requested()) {
             kill_all(pool);
             return cadre_error_set(error, CADRE_EINTERRUPT, "interrupted");
+        }
+        if (pool->barren >= BARREN_ROUNDS * pool->size) {
+            kill_all(pool);
+            return cadre_error_set(error, CADRE_ESYSTEM,
+                                   "%zu worker processes in a row ended before they began a slice "
+                                   "(%s); %zu of %zu slices are done",
+                                   pool->barren, pool->barren_why, run->done, run->count);
         }
         if (pool->alive == 0) {
             /* All went, places are left: a death took one between two steps, or a new worker

@@ -395,6 +395,34 @@ START_TEST(a_refused_fork_runs_in_the_calling_process)
 }
 END_TEST
 
+static pid_t loop_process;
+
+static void die_in_a_worker(void)
+{
+    if (getpid() != loop_process) raise(SIGPIPE);
+}
+
+/* No slice's tries count such deaths: the loop itself must give up. */
+START_TEST(workers_that_die_before_a_slice_end_the_loop)
+{
+    make_slices(10);
+    loop_process = getpid();
+    signal(SIGPIPE, SIG_DFL);
+    pthread_atfork(NULL, NULL, die_in_a_worker);
+    for (int ignored = 0; ignored < 2; ignored++) {
+        if (ignored) signal(SIGCHLD, SIG_IGN); /* then nobody knows how they ended */
+        ck_assert_ptr_null(run(train_small, NULL, 2, NULL));
+        const char *message = cadre_last_error()->message;
+        ck_assert_msg(strstr(message, ignored ? "its process ended" : "SIGPIPE") != NULL, "%s",
+                      message);
+        ck_assert_ptr_nonnull(strstr(message, "before they began a slice"));
+        ck_assert_ptr_nonnull(strstr(message, "0 of 10"));
+    }
+    expect_no_children();
+    remove_all();
+}
+END_TEST
+
 START_TEST(a_folder_of_models)
 {
     char models[100], path[200];
@@ -629,6 +657,7 @@ int main(void)
     tcase_add_test(faults, children_of_the_user_are_left_alone);
     tcase_add_test(faults, works_when_sigchld_is_ignored);
     tcase_add_test(faults, a_refused_fork_runs_in_the_calling_process);
+    tcase_add_test(faults, workers_that_die_before_a_slice_end_the_loop);
     tcase_add_test(faults, an_interrupt_ends_the_loop_and_its_workers);
     tcase_add_test(faults, a_handler_leaves_train_by_the_boundary);
     tcase_add_test(faults, workers_end_with_their_parent);
