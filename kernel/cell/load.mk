@@ -31,6 +31,7 @@ libtypes_la_SOURCES = \
     kernel/cell/types_format.c \
     kernel/cell/types_scalar.c \
     kernel/cell/types_signature.c \
+    kernel/cell/library_search.h kernel/cell/library_search.c \
     kernel/cell/load_needs.c
 libtypes_la_CPPFLAGS = $(AM_CPPFLAGS) $(DW_CFLAGS) $(JANSSON_CFLAGS)
 libtypes_la_LIBADD = $(DW_LIBS)

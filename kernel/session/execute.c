@@ -1,6 +1,7 @@
 /* One cell through engine and host. */
 #include "session/execution.h"
 
+#include "cell/library_search.h"
 #include "cpu/cpu.h"
 
 #include <signal.h>
@@ -237,6 +238,25 @@ static void end_lost(front *self, cadre_host_event *event)
     execution_finish_cell(self);
 }
 
+/* "f is declared and not defined (...)": with the library that has it, if there is one. */
+static void name_library(cadre_host_event *event)
+{
+    size_t length = event->text ? strcspn(event->text, " ") : 0;
+    char *symbol = length ? strndup(event->text, length) : NULL;
+    char *library = symbol ? cadre_library_with(symbol) : NULL;
+    cadre_buffer text = {0};
+    if (library)
+        cadre_buffer_printf(&text, "%s; a library has it: %%ldflags %s", event->text, library);
+    if (text.length && !text.failed) {
+        free(event->text);
+        event->length = text.length;
+        event->text = cadre_buffer_steal(&text);
+    }
+    cadre_buffer_free(&text);
+    free(library);
+    free(symbol);
+}
+
 void execute_host_event(front *self, cadre_host_event *event)
 {
     execution *run = self->current;
@@ -260,6 +280,7 @@ void execute_host_event(front *self, cadre_host_event *event)
         if (run->bundle) event->text = NULL;
         break;
     case CADRE_HOST_LINK_ERROR:
+        name_library(event);
         outcome_fail(run, "LinkError", event->text, event->traceback);
         execution_finish_cell(self);
         break;
