@@ -1,9 +1,9 @@
 /* kernel/assist: completion and inspection by libclang, in a process of its own.
  *
  * The front asks and polls; the process (cadre-assist) is started by the first question, and
- * killed when it takes longer than a second or dies: then every open question is answered empty
- * and the next one starts it anew. A half-typed cell never takes the kernel down, and an answer
- * is never late.
+ * killed when it takes longer than a second or dies (of a gigabyte of memory, say): then every open
+ * question is answered empty and the next one starts it anew. A half-typed cell never takes the
+ * kernel down, and an answer is never late.
  *
  *     cadre_assist *assist = cadre_assist_new(NULL);
  *     cadre_assist_ask(assist, id, CADRE_ASSIST_COMPLETE, &context);

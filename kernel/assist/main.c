@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static bool transfer(bool writing, void *bytes, size_t length)
@@ -159,6 +160,17 @@ static json_t *answer(struct assistant *assistant, json_t *request)
     return assistant_inspect(assistant, &question);
 }
 
+/* A cell that makes libclang's memory grow without end (an array's initialiser of a thousand
+ * million elements) ends this process before it takes the machine; the front starts another. */
+static void limit_memory(void)
+{
+    const rlim_t most = (rlim_t)1 << 30;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_DATA, &limit) < 0 || limit.rlim_cur <= most) return;
+    limit.rlim_cur = most;
+    setrlimit(RLIMIT_DATA, &limit);
+}
+
 /* --- the end -------------------------------------------------------------------------------- */
 
 /* Waits, beside whatever libclang is at, until the front closes its end or is gone. */
@@ -178,6 +190,7 @@ int main(void)
     pthread_t thread;
     signal(SIGINT, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
+    limit_memory();
     cadre_assist_folder_name(getpid(), folder, sizeof folder);
     if (!cadre_assist_folder_make(folder)) return 1;
     snprintf(path, sizeof path, "%s/cell.c", folder);

@@ -1,9 +1,13 @@
 #include "cell/arena.h"
 
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A cell that needed more leaves the allocator with memory that nobody asks for again. */
+enum { MUCH = 16 << 20 };
 
 struct cell_arena_block {
     struct cell_arena_block *next;
@@ -20,6 +24,7 @@ void *cell_arena_take(cell_arena *arena, size_t size)
         if (!block) longjmp(arena->recover, 1);
         block->next = arena->blocks;
         arena->blocks = block;
+        arena->held += room;
         if (room == size) { /* a large one gets its own block; the current one goes on */
             memset(block->bytes, 0, size);
             return block->bytes;
@@ -67,6 +72,8 @@ void cell_arena_free(cell_arena *arena)
         next = block->next;
         free(block);
     }
+    if (arena->held > MUCH) malloc_trim(0);
     arena->blocks = NULL;
     arena->next = arena->limit = NULL;
+    arena->held = 0;
 }

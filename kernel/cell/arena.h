@@ -18,6 +18,7 @@
 typedef struct cell_arena {
     struct cell_arena_block *blocks;
     char *next, *limit;
+    size_t held; /* bytes of all blocks */
     jmp_buf recover;
 } cell_arena;
 

@@ -1,5 +1,6 @@
 """Completion and inspection as a client meets them: while cells run, at every prefix of a cell."""
 import os
+import pathlib
 import signal
 import time
 
@@ -133,3 +134,43 @@ def test_a_dead_assistant_comes_back_and_leaves_nothing(tmp_path):
         assert kernel.run("1 + 1").value == "2"
         os.kill(kernel.pid, signal.SIGKILL)
         assert lab.eventually(lambda: not list(tmp_path.glob("cadre-assist-*")))
+
+
+def doubled(steps):
+    """Macros, each three times the one before: 3 to the power of `steps` tokens."""
+    lines = ["#define M0(x) x x x"]
+    lines += [f"#define M{n}(x) M{n - 1}(x) M{n - 1}(x) M{n - 1}(x)" for n in range(1, steps)]
+    return "\n".join(lines) + f"\nint sum = M{steps - 1}(1+) 1; "
+
+
+def resident_mb(pid):
+    status = pathlib.Path("/proc", str(pid), "status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+
+
+HOSTILE = {
+    "macros in macros": doubled(24),
+    "arguments in arguments": ("#define G(x) _Generic((x), int: (x), default: (x))\n"
+                               "int v = " + "G(" * 24 + "1" + ")" * 24 + "; "),
+    "an initialiser without end": "int v[] = {[0 ... 2000000000] = 1}; ",
+    "an array of gigabytes": "static int v[1 << 30] = {1, [1000000000] = 3}; ",
+    "deep brackets": "int v = " + "(" * 200000,
+    "a file without end": '#include "/dev/zero"\n',
+}
+
+
+def test_a_hostile_cell_gets_an_answer_in_time_and_the_next_one_is_complete(kernel):
+    warm(kernel)
+    kernel.run("int state = 5;")
+    for name, cell in HOSTILE.items():
+        for ask in complete, inspect:
+            start = time.monotonic()
+            assert ask(kernel, cell + "prin")["status"] == "ok", name
+            # The bound is 0.95 s; the rest is for a busy machine.
+            assert time.monotonic() - start < 2.5, name
+            assert lab.eventually(lambda: "printf" in complete(kernel, "prin")["matches"], 20), name
+    assert kernel.run("state").value == "5"
+    limits = pathlib.Path("/proc", str(assistants(kernel)[0]), "limits").read_text()
+    soft = next(line.split()[3] for line in limits.splitlines() if line.startswith("Max data size"))
+    assert 0 < int(soft) <= 1 << 30
+    assert lab.eventually(lambda: resident_mb(kernel.pid) < 100)  # what the cells took is given back
