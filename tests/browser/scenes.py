@@ -1,6 +1,9 @@
 """What a person does in JupyterLab, and how a scene waits for it: never for a time, always for a
 sight, with a limit that only a hang reaches."""
+import contextlib
 import re
+import socket
+import threading
 
 from playwright.sync_api import expect
 
@@ -63,3 +66,46 @@ def append_cell(page, cells):
     expect(cells).to_have_count(count + 1)
     cells.nth(count).locator(".cm-content").click()
     return count
+
+
+class Wire:
+    """Stands between browser and server; cut() breaks every connection there is, as a network that
+    goes away does. New ones are made as soon as the browser tries again."""
+
+    def __init__(self, server):
+        host, _, port = server.rpartition("//")[2].partition(":")
+        self.target, self.open, self.lock = (host, int(port)), [], threading.Lock()
+        self.door = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.door.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near = self.door.accept()[0]
+                far = socket.create_connection(self.target)
+                with self.lock:
+                    self.open += [near, far]
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=self.carry, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def carry(source, sink):
+        with contextlib.suppress(OSError):
+            while part := source.recv(65536):
+                sink.sendall(part)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self):
+        with self.lock:
+            broken, self.open = self.open, []
+        for end in broken:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def close(self):
+        self.door.close()
+        self.cut()

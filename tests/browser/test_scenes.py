@@ -5,8 +5,8 @@ import lab
 import nbformat
 import pytest
 from playwright.sync_api import expect
-from scenes import (NOTEBOOK, PATIENT, append_cell, has_run, menu, open_notebook, outputs, palette,
-                    prompt, run, wait_for_idle)
+from scenes import (NOTEBOOK, PATIENT, Wire, append_cell, has_run, menu, open_notebook, outputs,
+                    palette, prompt, run, wait_for_idle)
 
 
 @pytest.fixture
@@ -184,16 +184,24 @@ def test_two_tabs_on_one_kernel(page, opened, browser, server):
         other.close()
 
 
-def test_the_socket_drops_and_comes_back(page, opened):
-    cells = opened("int kept = 3;", "kept + 1")
-    run(page, cells, 0)
-    has_run(cells, 0)
-    page.context.set_offline(True)
-    page.evaluate("() => fetch('/api/status').catch(() => null)")
-    page.context.set_offline(False)
-    wait_for_idle(page)
-    run(page, cells, 1)
-    expect(outputs(cells, 1).last).to_have_text("4", timeout=PATIENT)
+def test_the_socket_drops_while_a_cell_runs(page, server, work):
+    """What the cell prints meanwhile comes when the connection is there again."""
+    name = "test_the_socket_drops.ipynb"
+    lab.notebook(work / "notebooks" / name,
+                 '#include <unistd.h>\nint kept = 3;\nfor (int i = 0; i < 30; i++) '
+                 '{ printf("line %d\\n", i); usleep(100000); }', "kept + 1")
+    wire = Wire(server)
+    try:
+        cells = open_notebook(page, wire.url, name)
+        run(page, cells, 0)
+        expect(outputs(cells, 0).first).to_contain_text("line 3", timeout=PATIENT)
+        wire.cut()
+        expect(outputs(cells, 0).first).to_contain_text("line 29", timeout=PATIENT)
+        wait_for_idle(page)
+        run(page, cells, 1)
+        expect(outputs(cells, 1).last).to_have_text("4", timeout=PATIENT)
+    finally:
+        wire.close()
 
 
 def test_a_reload_while_a_cell_runs(page, opened, server):
