@@ -64,6 +64,12 @@ void cadre_loader_discard(cadre_loader *loader);
 /* Runs the constructors (.init_array) of a committed module, and before them the resolvers that
  * choose its ifuncs: needed once for every module before its code runs. */
 void cadre_loader_construct(cadre_module *module);
+/* The same, each constructor called by `call`, which may leave by a jump: the rest is not run
+ * then, neither now nor later. */
+typedef void cadre_constructor(int count, char **arguments, char **environment);
+typedef void cadre_constructor_caller(cadre_constructor *function, int count, char **arguments,
+                                      char **environment);
+void cadre_loader_construct_by(cadre_module *module, cadre_constructor_caller *call);
 /* At the orderly end of the process: destructors of all constructed modules, newest first. */
 void cadre_loader_destruct(cadre_loader *loader);
 /* A committed module of statements only, which has run (and whose value has been read), gives its

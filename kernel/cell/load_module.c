@@ -235,7 +235,14 @@ void cadre_loader_discard(cadre_loader *loader)
     loader->pending = NULL;
 }
 
-static void call_all(const struct initializer *initializers, size_t count)
+static void call_plainly(cadre_constructor *function, int count, char **arguments,
+                         char **environment)
+{
+    function(count, arguments, environment);
+}
+
+static void call_all(const struct initializer *initializers, size_t count,
+                     cadre_constructor_caller *call)
 {
     static char name[] = "cell";
     static char *arguments[] = {name, NULL};
@@ -245,12 +252,17 @@ static void call_all(const struct initializer *initializers, size_t count)
                                  ? initializers[i].place[initializers[i].count - 1 - k]
                                  : initializers[i].place[k];
             if (!function || function == (void *)-1) continue;
-            ((void (*)(int, char **, char **))function)(1, arguments, environ);
+            call((cadre_constructor *)function, 1, arguments, environ);
         }
     }
 }
 
 void cadre_loader_construct(cadre_module *module)
+{
+    cadre_loader_construct_by(module, call_plainly);
+}
+
+void cadre_loader_construct_by(cadre_module *module, cadre_constructor_caller *call)
 {
     if (module->constructed) return;
     module->constructed = true;
@@ -258,7 +270,7 @@ void cadre_loader_construct(cadre_module *module)
         struct slot *slot = module->chosen[i].slot;
         slot->address = slot->call = module->chosen[i].resolver();
     }
-    call_all(module->initializers, module->initializer_count);
+    call_all(module->initializers, module->initializer_count, call);
 }
 
 void cadre_loader_destruct(cadre_loader *loader)
@@ -269,7 +281,7 @@ void cadre_loader_destruct(cadre_loader *loader)
         for (size_t i = module->finalizer_count; i-- > 0;) {
             struct initializer last = module->finalizers[i];
             last.backwards = !last.backwards;
-            call_all(&last, 1);
+            call_all(&last, 1, call_plainly);
         }
     }
 }

@@ -317,6 +317,10 @@ static void add_exit(const cadre_host *host, cadre_buffer *text)
     case END_PTHREAD_EXIT:
         cadre_buffer_puts(text, "pthread_exit was called while a library was calling the cell");
         break;
+    case END_MAIN_THREAD:
+        cadre_buffer_puts(text, "the main thread of the cells' process ended by the system call "
+                                "exit");
+        break;
     default:
         cadre_buffer_printf(text, "the process of the cells ended with status %d", status);
         break;

@@ -120,6 +120,7 @@ void hooks_end_cell(void); /* prints the times that %time has not printed yet */
 enum snapshot_result { SNAPSHOT_MADE, SNAPSHOT_NONE, SNAPSHOT_TOOK_OVER };
 void snapshot_prepare(void); /* once, at the start */
 bool snapshot_exists(void);
+bool snapshot_main_thread_ended(void); /* while the process goes on; from any thread */
 enum snapshot_result snapshot_take(void);
 void snapshot_drop(void);
 void snapshot_cell_started(void);
@@ -142,6 +143,9 @@ void interrupt_main_thread(void);
 /* In a function that replaces one of libc: leaves the cell if the user wants that and every frame
  * above the caller's is cell code. `frame` is __builtin_frame_address(0) of that function. */
 void interrupt_check(void *frame);
+/* Until it is called with NULL: libc waits for the function with this frame, holds nothing and has
+ * no end of its own for the wait, so the signal's handler may leave it in the middle. */
+void interrupt_may_leave_wait(void *frame);
 /* Is all above the function with this frame cell code up to the entry? */
 bool interrupt_can_leave(void *frame);
 #define LEAVE_IF_WANTED()                                                                          \

@@ -28,6 +28,11 @@ static bool can_divert;
  * ran into a diverted slot. Nobody waits for it. */
 static atomic_flag diverting = ATOMIC_FLAG_INIT;
 static volatile sig_atomic_t diverted;
+/* interrupt_may_leave_wait; main thread and its handlers only. */
+static void *volatile wait_frame;
+/* The stack that libc uses for such a wait; a handler of the cell's own on top of it takes more,
+ * and may hold anything. */
+#define WAIT_STACK 1024
 
 void cadre_diverted_call(void);
 void cadre_diverted_decide(uintptr_t *return_address);
@@ -177,6 +182,22 @@ static enum way_out way_from_interrupt(const ucontext_t *context)
     return walk.way;
 }
 
+void interrupt_may_leave_wait(void *frame)
+{
+    wait_frame = frame;
+}
+
+/* In a system call that has just been given up, and nothing lies between it and the wait? */
+static enum way_out way_from_wait(const ucontext_t *context)
+{
+    const greg_t *registers = context->uc_mcontext.gregs;
+    uintptr_t frame = (uintptr_t)wait_frame, stack = (uintptr_t)registers[REG_RSP];
+    const unsigned char *pc = (const unsigned char *)registers[REG_RIP];
+    if (!frame || stack > frame || frame - stack > WAIT_STACK) return NO_WAY;
+    if (registers[REG_RAX] != -EINTR || pc[-2] != 0x0f || pc[-1] != 0x05) return NO_WAY;
+    return way_from((void *)frame) == TO_ENTRY ? TO_ENTRY : NO_WAY;
+}
+
 static void restore_calls(void)
 {
     if (!diverted || atomic_flag_test_and_set(&diverting)) return;
@@ -278,6 +299,7 @@ static void on_interrupt(int number, siginfo_t *info, void *argument)
     }
     libraries_interrupt();
     enum way_out way = way_from_interrupt(context);
+    if (way == NO_WAY) way = way_from_wait(context);
     if (way == NO_WAY) divert_calls();
     if (way != TO_ENTRY) tick(TICK_NS);
     if (way != NO_WAY) continue_in(context, way == TO_ENTRY ? leave_to_entry : leave_to_boundary);
@@ -287,6 +309,7 @@ static void on_interrupt(int number, siginfo_t *info, void *argument)
 void interrupt_stop(void)
 {
     tick(0);
+    wait_frame = NULL;
     restore_calls();
 }
 

@@ -25,8 +25,8 @@ static struct {
     size_t count;
 } finished;
 
-/* The last of our own frames below a cell, in a section of its own so that a walk over the stack
- * knows it. The handler does nothing before in_cell is set, so an interrupt that came earlier is
+/* The last of our own frames below a cell, in a section of their own so that a walk over the stack
+ * knows them. The handler does nothing before in_cell is set, so an interrupt that came earlier is
  * seen here; one that comes later is the handler's. */
 __attribute__((noinline, section("cadre_entry"))) static void call_entry(void (*entry)(void))
 {
@@ -34,6 +34,16 @@ __attribute__((noinline, section("cadre_entry"))) static void call_entry(void (*
     cell_host.in_cell = 1;
     atomic_signal_fence(memory_order_seq_cst);
     if (!interrupt_wanted()) entry();
+    cell_host.in_cell = 0;
+}
+
+__attribute__((noinline, section("cadre_entry"))) static void
+call_constructor(cadre_constructor *function, int count, char **arguments, char **environment)
+{
+    cell_host.entry_frame = __builtin_frame_address(0);
+    cell_host.in_cell = 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (!interrupt_wanted()) function(count, arguments, environment);
     cell_host.in_cell = 0;
 }
 
@@ -183,7 +193,7 @@ static enum leave_reason execute(const struct plan *plan)
         if (end_wanted()) break;
         /* Not before: the segments until here still mean the older definition of a name. */
         cadre_loader_commit_until(cell_host.loader, plan->modules[i]);
-        cadre_loader_construct(plan->modules[i]);
+        cadre_loader_construct_by(plan->modules[i], call_constructor);
         if (plan->entries[i]) call_entry(plan->entries[i]);
         if (cell_host.is_child || getpid() != cell_host.self) break;
     }

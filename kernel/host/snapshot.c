@@ -147,6 +147,15 @@ void snapshot_prepare(void)
     open_pidfd();
 }
 
+/* The kernel sets libc's copy of a thread's id to 0 when the thread has ended. */
+bool snapshot_main_thread_ended(void)
+{
+    if (!snapshot.thread_id_offset) return false;
+    const _Atomic pid_t *id =
+        (const _Atomic pid_t *)((char *)cell_host.main_thread + snapshot.thread_id_offset);
+    return atomic_load(id) == 0;
+}
+
 bool snapshot_exists(void)
 {
     return snapshot.copy > 0;

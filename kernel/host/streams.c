@@ -164,6 +164,15 @@ void streams_flush_from_crash(void)
 
 /* ---- the ticker */
 
+/* The main thread ended by the system call, past every function of ours: the rest of the process
+ * would live on with nobody to run cells and nobody to see that. */
+static void end_without_main_thread(void)
+{
+    streams_flush();
+    atomic_store(&cell_host.shared->process_end, END_MAIN_THREAD);
+    syscall(SYS_exit_group, 0);
+}
+
 static void *ticker(void *nothing)
 {
     for (;;) {
@@ -174,6 +183,7 @@ static void *ticker(void *nothing)
             continue;
         }
         sleep_us((atomic_load(&ticker_running) ? TICK_MS : IDLE_TICK_MS) * 1000L);
+        if (snapshot_main_thread_ended()) end_without_main_thread();
         if (!has_pending(cell_host.out) && !has_pending(cell_host.err)) continue;
         pthread_mutex_lock(&ticker_lock);
         if (ftrylockfile(cell_host.out) == 0) {

@@ -122,6 +122,7 @@ START_TEST(every_death_is_survived)
           "ProcessExit", "exec");
     crash(NULL, "((void (*)(void))16)();", "SIGSEGV", NULL);
     crash(NULL, "syscall(231, 9);", "ProcessExit", "9");
+    crash(NULL, "printf(\"printed\"); syscall(60, 0);", "ProcessExit", "main thread");
     crash("void *bad(void *a) { *(volatile int *)8 = 1; return a; }",
           "pthread_t t; pthread_create(&t, 0, bad, 0); pthread_join(t, 0);", "SIGSEGV", "thread");
 #ifndef __SANITIZE_ADDRESS__

@@ -35,6 +35,7 @@ static void interrupted(const char *globals, const char *body, int after_ms)
                       "kind %d outcome %d %s %s: %s", (int)result.kind, (int)result.outcome,
                       result.error_name, result.text, body);
         ck_assert_str_eq(result.error_name, "KeyboardInterrupt");
+        ck_assert_ptr_null(result.out.data ? strstr(result.out.data, "never") : NULL);
         if (result.after_interrupt_ms < best) best = result.after_interrupt_ms;
         cell_result_free(&result);
     }
@@ -93,6 +94,116 @@ START_TEST(waiting)
     cell_result result = test_run(&session, NULL, "puts(\"still here\");");
     ck_assert_str_eq(result.out.data, "still here\n");
     cell_result_free(&result);
+}
+END_TEST
+
+#define IN_AN_HOUR                                                                                 \
+    "struct timespec t; clock_gettime(CLOCK_REALTIME, &t); t.tv_sec += 3600; struct timespec m; "  \
+    "clock_gettime(CLOCK_MONOTONIC, &m); m.tv_sec += 3600; "
+
+START_TEST(waiting_with_a_limit)
+{
+    static const char *const bodies[] = {
+        "pthread_cond_timedwait(&c, &m1, &t);",
+        "pthread_cond_clockwait(&c, &m1, CLOCK_MONOTONIC, &m);",
+        "pthread_mutex_timedlock(&m1, &t);",
+        "pthread_mutex_clocklock(&m1, CLOCK_MONOTONIC, &m);",
+        "pthread_rwlock_timedrdlock(&r, &t);",
+        "pthread_rwlock_clockrdlock(&r, CLOCK_MONOTONIC, &m);",
+        "pthread_rwlock_timedwrlock(&q, &t);",
+        "pthread_rwlock_clockwrlock(&q, CLOCK_MONOTONIC, &m);",
+        "pthread_timedjoin_np(nap, 0, &t);",
+        "pthread_clockjoin_np(nap, 0, CLOCK_MONOTONIC, &m);",
+        "sem_timedwait(&s, &t);",
+        "sem_clockwait(&s, CLOCK_MONOTONIC, &m);",
+        "mtx_timedlock(&c11, &t);",
+        "cnd_timedwait(&c11c, &c11, &t);",
+    };
+    test_run_ok(&session,
+                "#include <semaphore.h>\n#include <threads.h>\n"
+                "pthread_cond_t c = PTHREAD_COND_INITIALIZER;"
+                "pthread_mutex_t m1 = PTHREAD_MUTEX_INITIALIZER;"
+                "pthread_rwlock_t r = PTHREAD_RWLOCK_INITIALIZER, q = PTHREAD_RWLOCK_INITIALIZER;"
+                "pthread_t nap; sem_t s; mtx_t c11; cnd_t c11c; long kept;"
+                "void *sleeps(void *a) { pthread_rwlock_wrlock(&r); sleep(3600); return a; }",
+                "pthread_mutex_lock(&m1); pthread_rwlock_rdlock(&q);"
+                "pthread_create(&nap, 0, sleeps, 0); sem_init(&s, 0, 0);"
+                "while (pthread_rwlock_tryrdlock(&r) == 0) { pthread_rwlock_unlock(&r); "
+                "usleep(1000); }"
+                "mtx_init(&c11, mtx_timed); cnd_init(&c11c); mtx_lock(&c11);");
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        char body[600];
+        /* a wait for a condition gives the mutex back */
+        snprintf(body, sizeof body,
+                 IN_AN_HOUR "pthread_mutex_trylock(&m1); mtx_trylock(&c11); kept++; %s "
+                            "puts(\"never\");",
+                 bodies[i]);
+        interrupted("#include <semaphore.h>\n#include <threads.h>\n"
+                    "extern pthread_cond_t c; extern pthread_mutex_t m1; extern pthread_rwlock_t "
+                    "r, q; extern pthread_t nap; extern sem_t s; extern mtx_t c11; extern cnd_t "
+                    "c11c; extern long kept;",
+                    body, 50);
+    }
+    ck_assert_int_ge(test_long(&session, "extern long kept;", "kept"),
+                     (long)(sizeof bodies / sizeof *bodies));
+}
+END_TEST
+
+START_TEST(waiting_in_the_system)
+{
+    test_run_ok(&session, "long kept = 7;", "");
+    interrupted("pthread_barrier_t b;",
+                "pthread_barrier_init(&b, 0, 2); pthread_barrier_wait(&b); puts(\"never\");", 50);
+    interrupted("#include <sys/msg.h>\n",
+                "int q = msgget(IPC_PRIVATE, 0600); struct { long t; char x[8]; } g; struct "
+                "msqid_ds d; if (fork() == 0) { signal(SIGINT, SIG_IGN); usleep(400000); msgctl(q, "
+                "IPC_RMID, &d); "
+                "_exit(0); } msgrcv(q, &g, 8, 0, 0); puts(\"never\");",
+                50);
+    interrupted("#include <sys/sem.h>\n",
+                "int s = semget(IPC_PRIVATE, 1, 0600); struct sembuf o = {0, -1, 0}; "
+                "if (fork() == 0) { signal(SIGINT, SIG_IGN); usleep(400000); "
+                "semctl(s, 0, IPC_RMID); _exit(0); } semop(s, &o, 1); puts(\"never\");",
+                50);
+    interrupted("#include <sys/file.h>\n",
+                "char n[] = \"/tmp/cadre-lock-XXXXXX\"; int f = mkstemp(n), g = open(n, 2); "
+                "unlink(n); flock(f, LOCK_EX); flock(g, LOCK_EX); puts(\"never\");",
+                50);
+    interrupted("#include <fcntl.h>\n",
+                "char n[] = \"/tmp/cadre-lock-XXXXXX\"; int f = mkstemp(n), p[2], x; pipe(p); "
+                "struct flock k = {.l_type = F_WRLCK}; if (fork() == 0) { signal(SIGINT, "
+                "SIG_IGN); fcntl(f, F_SETLKW, &k); write(p[1], n, 1); sleep(2); _exit(0); } "
+                "read(p[0], &x, 1); unlink(n); fcntl(f, F_SETLKW, &k); puts(\"never\");",
+                50);
+    interrupted("#include <fcntl.h>\n#include <sys/stat.h>\n",
+                "char n[] = \"/tmp/cadre-fifo-XXXXXX\"; mkdtemp(n); char f[80]; "
+                "sprintf(f, \"%s/f\", n); mkfifo(f, 0600); if (fork() == 0) { signal(SIGINT, "
+                "SIG_IGN); usleep(400000); "
+                "unlink(f); rmdir(n); _exit(0); } open(f, O_RDONLY); "
+                "puts(\"never\");",
+                50);
+    interrupted("#include <signal.h>\n",
+                "sigset_t s; sigemptyset(&s); sigaddset(&s, SIGUSR1); sigprocmask(SIG_BLOCK, &s, "
+                "0); int n; sigwait(&s, &n); puts(\"never\");",
+                50);
+    interrupted("#include <sys/socket.h>\n#include <netinet/in.h>\n",
+                "int s = socket(AF_INET, SOCK_STREAM, 0); listen(s, 1); accept(s, 0, 0); "
+                "puts(\"never\");",
+                50);
+    test_run_ok(&session, NULL, "usleep(600000);"); /* the children have removed what was made */
+    ck_assert_int_eq(test_long(&session, "extern long kept;", "kept"), 7);
+}
+END_TEST
+
+START_TEST(constructors_that_loop)
+{
+    test_run_ok(&session, "long kept = 5;", "");
+    interrupted("extern long kept; __attribute__((constructor)) static void turn(void) { kept++; "
+                "for (;;) ; }",
+                "", 50);
+    interrupted("__attribute__((constructor)) static void turn(void) { for (;;) free(malloc(9)); }",
+                "", 50);
+    ck_assert_int_ge(test_long(&session, "extern long kept;", "kept"), 6);
 }
 END_TEST
 
@@ -228,6 +339,9 @@ static Suite *suite(void)
     tcase_add_test(cells, a_tight_loop);
     tcase_add_test(cells, loops_over_library_functions);
     tcase_add_test(cells, waiting);
+    tcase_add_test(cells, waiting_with_a_limit);
+    tcase_add_test(cells, waiting_in_the_system);
+    tcase_add_test(cells, constructors_that_loop);
     tcase_add_test(cells, signals_cannot_be_blocked);
     tcase_add_test(cells, before_and_after_a_cell);
     tcase_add_test(cells, before_the_first_statement);
