@@ -20,13 +20,27 @@ class TestCadre(jupyter_kernel_test.KernelTests):
                                "/* a comment"]
     invalid_code_samples = ["int x = );", "}"]
 
-    # What the kernel does not offer yet has no test here; a sample makes the test come back.
-    test_completion = None
-    test_pager = None
-    test_display_data = None
-    test_history = None
-    test_inspect = None
-    test_clear_output = None
+    completion_samples = [
+        {"text": "cadre_model_encod", "matches": {"cadre_model_encode"}},
+        {"text": "int x = fprint", "matches": {"fprintf"}},
+        {"text": "%pkg-", "matches": {"%pkg-config"}},
+    ]
+    code_page_something = "printf?"
+    code_display_data = [
+        {"code": 'cadre_display_html("<b>bold</b>", "bold");', "mime": "text/html"},
+        {"code": 'cadre_display_bundle("{\\"image/svg+xml\\": \\"<svg/>\\"}", NULL);',
+         "mime": "image/svg+xml"},
+    ]
+    supported_history_operations = ("tail", "range", "search")
+    code_history_pattern = "6 ? 7"
+    code_inspect_sample = "printf"
+    code_clear_output = "cadre_display_clear(false);"
+
+    def test_every_sample_is_given(self):
+        """A test of the suite without a sample is skipped in silence."""
+        for name in dir(jupyter_kernel_test.KernelTests):
+            if name.startswith(("code_", "supported_")) or name.endswith("_samples"):
+                assert getattr(self, name), name
 
 
 class TestWelcome(jupyter_kernel_test.IopubWelcomeTests):
