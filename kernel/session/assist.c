@@ -140,17 +140,29 @@ static void send(front *self, cadre_channel channel, const cadre_message *messag
     front_status(self, message, "idle");
 }
 
+static void send_completion(front *self, const question *asked, const json_t *answer)
+{
+    char *text = assist_completion(self, asked, answer);
+    if (text)
+        front_reply_text(self, asked->channel, asked->message, "complete_reply", text);
+    else
+        front_log("no memory: a complete_reply was not sent");
+    front_status(self, asked->message, "idle");
+    free(text);
+}
+
 /* Answers and forgets. `answer`: libclang's, or NULL. */
 static void finish(front *self, question *asked, const json_t *answer)
 {
-    json_t *content = asked->is_inspect ? assist_inspection(self, asked, answer)
-                                        : assist_completion(self, asked, answer);
+    json_t *content = asked->is_inspect ? assist_inspection(self, asked, answer) : NULL;
     for (question **at = &self->questions; *at; at = &(*at)->next)
         if (*at == asked) {
             *at = asked->next;
             break;
         }
-    if (asked->message) {
+    if (!asked->is_inspect) {
+        send_completion(self, asked, answer);
+    } else if (asked->message) {
         send(self, asked->channel, asked->message, content);
     } else {
         execute_page(self, asked->serial, content);

@@ -19,9 +19,10 @@ struct question {
     json_t *given; /* names to complete with: the session's and the cell's, name -> [kind, shown] */
 };
 
-/* The content of a complete_reply; `answer` as kernel/assist/protocol.h has it, NULL: there is
- * none and the names that are declared and C's keywords serve. */
-json_t *assist_completion(const front *self, const question *asked, const json_t *answer);
+/* The content of a complete_reply as JSON text, new, NULL: no memory; `answer` as
+ * kernel/assist/protocol.h has it, NULL: there is none and the names that are declared and C's
+ * keywords serve. */
+char *assist_completion(const front *self, const question *asked, const json_t *answer);
 /* The same for `%cfl` at the start of a line; NULL: no magic begins so. */
 json_t *assist_complete_magic(const char *code, size_t cursor);
 /* In `#include <sys/ty` the name is what follows the bracket or the last slash. False: this is no

@@ -197,58 +197,80 @@ static size_t choose_given(const question *asked, const char *code, const json_t
     return count;
 }
 
-/* The reply as it grows. Where the name starts and ends is the same in all matches. */
+/* The reply as it grows: written out at once, because hundreds of matches as objects of JSON cost
+ * more than finding them. */
 typedef struct match_list {
-    json_t *matches, *types, *start, *end;
+    cadre_buffer matches, types;
+    char place[80]; /* where the name starts and ends is the same in all matches */
+    size_t count;
 } match_list;
 
-static void add_match(const match_list *list, json_t *text, json_t *entry)
+static void add_text(cadre_buffer *out, const char *before, const char *text)
 {
-    if (!json_is_string(text) || json_array_size(list->matches) >= MOST_MATCHES) return;
-    json_object_set(entry, "start", list->start);
-    json_object_set(entry, "end", list->end);
-    json_array_append(list->matches, text);
-    json_array_append(list->types, entry);
+    cadre_buffer_puts(out, before);
+    cadre_json_escape(out, text, strlen(text), true);
 }
 
-static void add_found(const match_list *list, const json_t *found, size_t from, size_t to)
+static void add_match(match_list *list, const char *text, const char *type, const char *signature)
+{
+    if (!text || list->count >= MOST_MATCHES) return;
+    add_text(&list->matches, list->count ? ",\"" : "\"", text);
+    cadre_buffer_puts(&list->matches, "\"");
+    add_text(&list->types, list->count ? ",{\"text\":\"" : "{\"text\":\"", text);
+    add_text(&list->types, "\",\"type\":\"", type ? type : "");
+    add_text(&list->types, "\",\"signature\":\"", signature ? signature : "");
+    cadre_buffer_puts(&list->types, list->place);
+    list->count++;
+}
+
+static void add_found(match_list *list, const json_t *found, size_t from, size_t to)
 {
     for (size_t i = from; i < to && i < json_array_size(found); i++) {
-        json_t *entry = json_array_get(found, i);
-        add_match(list, json_object_get(entry, "text"), entry);
+        const json_t *entry = json_array_get(found, i);
+        add_match(list, json_string_value(json_object_get(entry, "text")),
+                  json_string_value(json_object_get(entry, "type")),
+                  json_string_value(json_object_get(entry, "signature")));
     }
 }
 
 /* Near names first, then the session's, then what headers declare. */
-static json_t *complete_by_clang(const question *asked, const char *code, const json_t *answer)
+static char *complete_by_clang(const question *asked, const char *code, const json_t *answer)
 {
     const json_t *found = json_object_get(answer, "types");
-    json_int_t start = code_points(code, asked->start), end = code_points(code, asked->end);
+    long long start = code_points(code, asked->start), end = code_points(code, asked->end);
     json_int_t told = json_integer_value(json_object_get(answer, "near"));
     size_t near = told > 0 ? (size_t)told : 0;
-    match_list list = {json_array(), json_array(), json_integer(start), json_integer(end)};
+    match_list list = {0};
+    cadre_buffer reply = {0};
     given_name *given = calloc(json_object_size(asked->given) + 1, sizeof *given);
     size_t count = given ? choose_given(asked, code, answer, given) : 0;
+    snprintf(list.place, sizeof list.place, "\",\"start\":%lld,\"end\":%lld}", start, end);
     add_found(&list, found, 0, near);
-    for (size_t i = 0; i < count; i++) {
-        json_t *entry = json_object(), *text = json_string(given[i].name);
-        json_object_set_nocheck(entry, "text", text);
-        json_object_set_new_nocheck(entry, "type", json_string(given[i].type));
-        json_object_set_new(entry, "signature", json_string(given[i].signature));
-        add_match(&list, text, entry);
-        json_decref(text);
-        json_decref(entry);
-    }
+    for (size_t i = 0; i < count; i++)
+        add_match(&list, given[i].name, given[i].type, given[i].signature);
     add_found(&list, found, near, json_array_size(found));
+    cadre_buffer_puts(&reply, "{\"status\":\"ok\",\"matches\":[");
+    cadre_buffer_append(&reply, list.matches.data, list.matches.length);
+    cadre_buffer_printf(&reply,
+                        "],\"cursor_start\":%lld,\"cursor_end\":%lld,"
+                        "\"metadata\":{\"_jupyter_types_experimental\":[",
+                        start, end);
+    cadre_buffer_append(&reply, list.types.data, list.types.length);
+    cadre_buffer_puts(&reply, "]}}");
+    if (list.matches.failed || list.types.failed) reply.failed = true;
     free(given);
-    json_decref(list.start);
-    json_decref(list.end);
-    return completion(code, asked->start, asked->end, list.matches, list.types);
+    cadre_buffer_free(&list.matches);
+    cadre_buffer_free(&list.types);
+    return cadre_buffer_steal(&reply);
 }
 
-json_t *assist_completion(const front *self, const question *asked, const json_t *answer)
+char *assist_completion(const front *self, const question *asked, const json_t *answer)
 {
     const char *code = json_string_value(json_object_get(asked->content, "code"));
-    return json_is_array(json_object_get(answer, "types")) ? complete_by_clang(asked, code, answer)
-                                                           : complete_by_name(self, asked);
+    if (json_is_array(json_object_get(answer, "types")))
+        return complete_by_clang(asked, code, answer);
+    json_t *content = complete_by_name(self, asked);
+    char *text = content ? json_dumps(content, JSON_COMPACT) : NULL;
+    json_decref(content);
+    return text;
 }
