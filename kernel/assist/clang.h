@@ -13,6 +13,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <time.h>
 
 struct assistant {
     CXIndex index;
@@ -21,6 +22,14 @@ struct assistant {
                         disk libclang never reuses a preamble */
     char *arguments;  /* those of `unit`, joined, to notice a change */
     char *head;       /* arguments and head of `headers` */
+    /* The last completion: while a person types one name the place stays the same, and only what
+     * is typed of the name grows. */
+    struct {
+        CXCodeCompleteResults *results; /* NULL: none */
+        char *source;
+        unsigned line, column;
+        time_t time;
+    } last;
 };
 
 /* One request, already known to be an object. */
@@ -37,6 +46,8 @@ bool assistant_parse(struct assistant *assistant, const struct question *questio
 /* The same for the headers alone. */
 bool assistant_parse_headers(struct assistant *assistant, const struct question *question);
 
+/* Forgets the last completion. */
+void assistant_forget(struct assistant *assistant);
 /* New JSON arrays or objects as protocol.h describes them, without "id"; NULL: nothing found. */
 json_t *assistant_complete(struct assistant *assistant, const struct question *question);
 json_t *assistant_inspect(struct assistant *assistant, const struct question *question);

@@ -127,12 +127,40 @@ static int by_priority(const void *left, const void *right)
     return strcmp(a->text, b->text);
 }
 
-json_t *assistant_complete(struct assistant *assistant, const struct question *question)
+void assistant_forget(struct assistant *assistant)
 {
+    if (assistant->last.results) clang_disposeCodeCompleteResults(assistant->last.results);
+    free(assistant->last.source);
+    assistant->last.results = NULL;
+    assistant->last.source = NULL;
+}
+
+/* What libclang offers at the place, whatever the name begins with; kept for the next question. */
+static CXCodeCompleteResults *results_at(struct assistant *assistant,
+                                         const struct question *question)
+{
+    enum { FRESH_SECONDS = 10 }; /* headers may be edited meanwhile */
     struct CXUnsavedFile unsaved = {assistant->path, question->source, strlen(question->source)};
-    CXCodeCompleteResults *results =
+    time_t now = time(NULL);
+    if (assistant->last.results && assistant->last.line == question->line &&
+        assistant->last.column == question->column && now - assistant->last.time < FRESH_SECONDS &&
+        strcmp(assistant->last.source, question->source) == 0)
+        return assistant->last.results;
+    assistant_forget(assistant);
+    assistant->last.results =
         clang_codeCompleteAt(assistant->headers, assistant->path, question->line, question->column,
                              &unsaved, 1, CXCodeComplete_IncludeMacros);
+    assistant->last.source = strdup(question->source);
+    assistant->last.line = question->line;
+    assistant->last.column = question->column;
+    assistant->last.time = now;
+    if (!assistant->last.source) assistant_forget(assistant);
+    return assistant->last.results;
+}
+
+json_t *assistant_complete(struct assistant *assistant, const struct question *question)
+{
+    CXCodeCompleteResults *results = results_at(assistant, question);
     if (!results) return NULL;
     match *matches = calloc(results->NumResults + 1, sizeof *matches);
     json_t *array = json_array();
@@ -163,6 +191,5 @@ json_t *assistant_complete(struct assistant *assistant, const struct question *q
 done:
     free(matches);
     json_t *kinds = kinds_that_fit(clang_codeCompleteGetContexts(results));
-    clang_disposeCodeCompleteResults(results);
     return json_pack("{s:o, s:I, s:o}", "types", array, "near", near, "kinds", kinds);
 }

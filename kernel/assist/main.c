@@ -115,6 +115,7 @@ bool assistant_parse_headers(struct assistant *assistant, const struct question 
     }
     if (asprintf(&source, "%.*s%s", head, question->source, mark) < 0) goto out;
     struct CXUnsavedFile unsaved = {assistant->path, source, strlen(source)};
+    assistant_forget(assistant);
     if (assistant->headers) clang_disposeTranslationUnit(assistant->headers);
     free(assistant->head);
     assistant->head = key;

@@ -157,20 +157,27 @@ def assist(method, code, check):
     with lab.Kernel("cadre") as kernel, Canned() as canned:
         with_state(kernel)
         for n in range(40):
-            took, content = request_ms(kernel, method, code, len(code))
+            text = code.replace("NEW", f"y{n}")  # a place where nobody has asked before
+            took, content = request_ms(kernel, method, text, len(text))
             if n < 5 and not check(content):
                 continue
             assert check(content), content
             ours.append(took)
-            floor.append(request_ms(canned, method, code, len(code))[0])
+            floor.append(request_ms(canned, method, text, len(text))[0])
     return median(ours), median(floor)
 
 
 def complete():
     """completion with 200 cells of state: at most 2 ms over a canned kernel, and under 20 ms"""
-    ours, floor = assist("complete", "double y = figure_1", lambda c: "figure_17" in c["matches"])
+    ours, floor = assist("complete", "double NEW = figure_1", lambda c: "figure_17" in c["matches"])
     over = max(ours - floor, 0.01)
     return min(2 / over, 20 / ours), 1.0, f"{ours:.2f} ms, canned {floor:.2f} ms"
+
+
+def typing():
+    """the next letter of the same name: at most 2 ms over a canned kernel"""
+    ours, floor = assist("complete", "double y = figure_1", lambda c: "figure_17" in c["matches"])
+    return 2 / max(ours - floor, 0.01), 1.0, f"{ours:.2f} ms, canned {floor:.2f} ms"
 
 
 def inspection():
@@ -546,7 +553,7 @@ STRICT = os.environ.get("CADRE_TEST_LONG") == "yes"
 # What ./check holds where a fifth less than the goal cannot be promised: idle CPUs are wanted, or the goal is still missed.
 GUARDS = {"new_cell": 0.2, "same_cell": 0.2, "printf_lines": 0.4, "helpers": 0.05,
           "two_processes": 0.5, "small_loops": 0.3, "echo": 0.8, "complete": 0.35}
-FIGURES = [start, info, info_python, echo, complete, inspection, idle_memory, resting_memory, stream,
+FIGURES = [start, info, info_python, echo, complete, typing, inspection, idle_memory, resting_memory, stream,
            printf_lines, new_cell, same_cell, matmul, helpers, two_processes, small_loops, memory]
 
 
