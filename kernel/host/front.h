@@ -3,6 +3,7 @@
 #define CADRE_HOST_FRONT_H
 
 #include "host/host.h"
+#include "host/memory.h"
 #include "host/protocol.h"
 
 struct child {
@@ -24,12 +25,6 @@ struct kept_cell {
     unsigned char **objects;
     size_t *lengths;
 };
-
-/* memory.c: what the system says of memory. */
-typedef struct memory_state {
-    uint64_t group_kills, machine_kills; /* processes killed for want of memory so far */
-    uint64_t limit, peak, machine;       /* bytes; limit UINT64_MAX: none; peak 0: not known */
-} memory_state;
 
 enum host_state { HOST_STOPPED, HOST_RUNS, HOST_DEAD /* and its copy has not spoken yet */ };
 
@@ -87,11 +82,5 @@ void front_keep_cell(cadre_host *host, const cadre_cell *cell);
 void front_forget_cells(cadre_host *host);
 /* Does the object define any global name but `entry`? */
 bool front_defines(const unsigned char *object, size_t length, const char *entry);
-
-/* ---- memory.c */
-/* `root`: "", or a folder that stands for / (tests). */
-void front_memory_state(const char *root, memory_state *state);
-/* A process was killed between the two: appends why when it was for memory. */
-bool front_memory_blame(const memory_state *before, const memory_state *now, cadre_buffer *text);
 
 #endif

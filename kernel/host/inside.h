@@ -40,7 +40,8 @@ struct cell_host {
     bool is_child; /* set in a forked child of a cell */
 
     cadre_loader *loader;
-    uint64_t generation; /* of the session's names that this memory belongs to */
+    uint64_t generation;          /* of the session's names that this memory belongs to */
+    cadre_snapshot_policy policy; /* of the last cell */
 
     /* The cell that runs. Main thread and its signal handlers write; other threads read. */
     pthread_t main_thread;
@@ -120,8 +121,8 @@ void hooks_end_cell(void); /* prints the times that %time has not printed yet */
 enum snapshot_result { SNAPSHOT_MADE, SNAPSHOT_NONE, SNAPSHOT_TOOK_OVER };
 void snapshot_prepare(void); /* once, at the start */
 bool snapshot_exists(void);
-bool snapshot_main_thread_ended(void); /* while the process goes on; from any thread */
-enum snapshot_result snapshot_take(void);
+bool snapshot_main_thread_ended(void);    /* while the process goes on; from any thread */
+enum snapshot_result snapshot_take(void); /* by cell_host.policy */
 void snapshot_drop(void);
 void snapshot_cell_started(void);
 /* After a cell has ended: renews the copy when the policy says so. */

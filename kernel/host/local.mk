@@ -9,6 +9,7 @@ libhost_la_SOURCES = \
     kernel/host/front_events.c \
     kernel/host/front_show.c \
     kernel/host/front_trace.c \
+    kernel/host/memory.h \
     kernel/host/memory.c
 libhost_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 libhost_la_LIBADD = libtypes.la libbase.la $(JANSSON_LIBS)
@@ -34,6 +35,8 @@ cadre_host_SOURCES = \
     kernel/host/signals.c \
     kernel/host/threads.c \
     kernel/host/limits.c \
+    kernel/host/memory.h \
+    kernel/host/memory.c \
     kernel/host/libraries.c
 cadre_host_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS)
 # Cells find what the host is linked to: OpenBLAS and libcadre whether or not it uses them itself.

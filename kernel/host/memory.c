@@ -1,6 +1,7 @@
 /* Whether the system killed the host for want of memory, and how much it could have had: from the
  * counters of the cgroup (versions 1 and 2) and of the machine, before and after. */
-#include "host/front.h"
+#include "host/memory.h"
+#include "host/host.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file "name value" per line, or with one value alone (name NULL). */
+/* A file "name value" per line (also "name: value kB"), or with one value alone (name NULL). */
 static bool read_number(const char *path, const char *name, uint64_t *value)
 {
     char line[256];
@@ -19,7 +20,7 @@ static bool read_number(const char *path, const char *name, uint64_t *value)
         char *end, *digits = line + length;
         if (name && (strncmp(line, name, length) != 0 || line[length] != ' ')) continue;
         *value = strtoull(digits, &end, 10);
-        found = end != digits && *end == '\n';
+        found = end != digits && (*end == '\n' || strcmp(end, " kB\n") == 0);
     }
     if (file) fclose(file);
     return found;
@@ -32,6 +33,18 @@ static bool read_in(const char *folder, const char *file, const char *name, uint
     return length > 0 && (size_t)length < sizeof path && read_number(path, name, value);
 }
 
+/* Below one group's limit. */
+static void read_left(const char *folder, uint64_t limit, const char *usage, const char *cache,
+                      memory_state *state)
+{
+    uint64_t used, cached = 0;
+    if (!read_in(folder, usage, NULL, &used)) return;
+    (void)read_in(folder, "memory.stat", cache, &cached);
+    used -= cached < used ? cached : used;
+    uint64_t left = limit > used ? limit - used : 0;
+    if (left < state->limit_left) state->limit_left = left;
+}
+
 /* Version 2: the least limit of the group and those above it, the kills of the group itself. */
 static void read_version_2(const char *mount, char *folder, memory_state *state)
 {
@@ -39,7 +52,9 @@ static void read_version_2(const char *mount, char *folder, memory_state *state)
     if (read_in(folder, "memory.events", "oom_kill", &value)) state->group_kills = value;
     if (read_in(folder, "memory.peak", NULL, &value)) state->peak = value;
     while (strlen(folder) >= strlen(mount)) {
-        if (read_in(folder, "memory.max", NULL, &value) && value < state->limit) {
+        bool limited = read_in(folder, "memory.max", NULL, &value);
+        if (limited) read_left(folder, value, "memory.current", "inactive_file", state);
+        if (limited && value < state->limit) {
             state->limit = value;
             if (!read_in(folder, "memory.peak", NULL, &state->peak)) state->peak = value;
         }
@@ -53,7 +68,10 @@ static void read_version_1(const char *folder, memory_state *state)
 {
     uint64_t value;
     if (read_in(folder, "memory.oom_control", "oom_kill", &value)) state->group_kills = value;
-    if (read_in(folder, "memory.stat", "hierarchical_memory_limit", &value)) state->limit = value;
+    if (read_in(folder, "memory.stat", "hierarchical_memory_limit", &value)) {
+        state->limit = value;
+        read_left(folder, value, "memory.usage_in_bytes", "total_inactive_file", state);
+    }
     if (read_in(folder, "memory.max_usage_in_bytes", NULL, &value)) state->peak = value;
 }
 
@@ -61,16 +79,18 @@ void front_memory_state(const char *root, memory_state *state)
 {
     char path[PATH_MAX], line[PATH_MAX], mount[PATH_MAX], folder[2 * PATH_MAX];
     uint64_t value;
-    *state = (memory_state){.limit = UINT64_MAX};
+    *state =
+        (memory_state){.limit = UINT64_MAX, .limit_left = UINT64_MAX, .machine_left = UINT64_MAX};
     snprintf(path, sizeof path, "%s/proc/vmstat", root);
     if (read_number(path, "oom_kill", &value)) state->machine_kills = value;
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    FILE *file = fopen(path, "re");
-    if (file && fgets(line, sizeof line, file) && sscanf(line, "MemTotal: %" SCNu64, &value) == 1)
-        state->machine = value * 1024;
-    if (file) fclose(file);
+    if (read_number(path, "MemTotal:", &value)) state->machine = value * 1024;
+    if (read_number(path, "MemAvailable:", &value)) {
+        state->machine_left = value * 1024;
+        if (read_number(path, "SwapFree:", &value)) state->machine_left += value * 1024;
+    }
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
-    file = fopen(path, "re");
+    FILE *file = fopen(path, "re");
     while (file && fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
         char *controllers = strchr(line, ':'),
@@ -113,6 +133,19 @@ bool front_memory_blame(const memory_state *before, const memory_state *now, cad
                             gigabytes(now->machine));
         return true;
     }
+    return false;
+}
+
+bool front_memory_has_room(const memory_state *state, uint64_t own, char *why, size_t size)
+{
+    bool by_limit = state->limit_left < state->machine_left;
+    uint64_t left = by_limit ? state->limit_left : state->machine_left;
+    if (own <= left) return true;
+    snprintf(why, size,
+             "of %s %.2f GB are left, and a copy of the session's %.2f GB would need as much again "
+             "once cells write to it (%%snapshot always makes it all the same)",
+             by_limit ? "the memory limit" : "this machine's memory", gigabytes(left),
+             gigabytes(own));
     return false;
 }
 

@@ -280,6 +280,7 @@ bool run_cell(struct packet *request, const int *files, size_t file_count)
     bool took_over = false;
     cell_host.generation = cadre_packet_number(request);
     cadre_snapshot_policy policy = (cadre_snapshot_policy)cadre_packet_number(request);
+    cell_host.policy = policy;
     cell_host.allow_stdin = cadre_packet_number(request) & RUN_ALLOW_STDIN;
     atomic_store(&cell_host.run, request->header.run);
 

@@ -6,6 +6,7 @@
  * the thread id that libc remembers, the list of robust mutexes, locks of stdio at rest.
  */
 #include "host/inside.h"
+#include "host/memory.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -33,6 +34,9 @@
 /* When threads of cells run, a copy may be made at a bad moment: it is tried again. */
 #define ATTEMPTS 8
 #define ANSWER_MS 40
+/* A process smaller than this is copied without a look at what memory is left. */
+#define SMALL_BYTES ((uint64_t)64 << 20)
+#define DROP_LIMIT_MS 500
 #define COPY_ON_WRITE_MS 0.004 /* one page; measured, 3 to 5 microseconds */
 
 struct offset {
@@ -347,12 +351,39 @@ static enum snapshot_result take_once(bool check, int *failure)
     return SNAPSHOT_NONE;
 }
 
+/* Ends the copy and waits until its memory is free: a process's memory goes before its files. */
+static void drop_and_wait(void)
+{
+    struct pollfd file = {.fd = dup(snapshot.socket)};
+    snapshot_drop();
+    if (file.fd < 0) return;
+    (void)poll(&file, 1, DROP_LIMIT_MS);
+    close(file.fd);
+}
+
+/* When both must have their own of every page, the system would kill one of them, or both. */
+static bool memory_suffices(char *why, size_t size)
+{
+    uint64_t own = (uint64_t)resident_pages() * (uint64_t)sysconf(_SC_PAGESIZE);
+    memory_state state;
+    if (own < SMALL_BYTES) return true;
+    front_memory_state("", &state);
+    if (front_memory_has_room(&state, own, why, size)) return true;
+    if (snapshot.copy <= 0) return false;
+    drop_and_wait(); /* what the older copy holds alone is room for the new one */
+    front_memory_state("", &state);
+    return front_memory_has_room(&state, own, why, size);
+}
+
 enum snapshot_result snapshot_take(void)
 {
     double started = now_ms();
     int failure = 0;
     enum snapshot_result result = SNAPSHOT_NONE;
     if (cell_host.pidfd < 0) return refused("the system has no pidfd");
+    char why[300];
+    if (cell_host.policy == CADRE_SNAPSHOT_AUTO && !memory_suffices(why, sizeof why))
+        return refused(why);
     streams_flush_files();
     libraries_before_copy();
     remember_offsets();

@@ -99,6 +99,47 @@ START_TEST(version_1)
 }
 END_TEST
 
+static void expect_room(uint64_t own, const char *missing)
+{
+    memory_state state;
+    char why[300] = "";
+    front_memory_state(root, &state);
+    ck_assert_msg(front_memory_has_room(&state, own, why, sizeof why) == !missing, "%s", why);
+    if (missing) ck_assert_msg(strstr(why, missing) != NULL, "%s", why);
+}
+
+START_TEST(room_for_a_copy)
+{
+    const uint64_t gigabyte = 1 << 30;
+    begin();
+    expect_room(100 * gigabyte, NULL); /* nothing is known */
+    put("/proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\nSwapFree: 1048576 kB\n");
+    expect_room(9 * gigabyte, NULL);
+    expect_room(9 * gigabyte + 1, "of this machine's memory 9.00 GB are left");
+    /* Version 2: the closest of two limits, caches counted as free. */
+    put("/proc/self/cgroup", "0::/user/cell\n");
+    put("/sys/fs/cgroup/user/memory.max", "8589934592\n");
+    put("/sys/fs/cgroup/user/memory.current", "7516192768\n");
+    put("/sys/fs/cgroup/user/memory.stat", "anon 5\ninactive_file 1073741824\n");
+    put("/sys/fs/cgroup/user/cell/memory.max", "4294967296\n");
+    put("/sys/fs/cgroup/user/cell/memory.current", "1073741824\n");
+    put("/sys/fs/cgroup/user/cell/memory.events", "oom_kill 0\n");
+    expect_room(2 * gigabyte, NULL);
+    expect_room(2 * gigabyte + 1, "of the memory limit 2.00 GB are left");
+    put("/sys/fs/cgroup/user/cell/memory.current", "4294967296\n");
+    expect_room(1, "0.00 GB");
+    /* Version 1. */
+    put("/proc/self/cgroup", "4:memory:/a\n0::/\n");
+    put("/sys/fs/cgroup/memory/a/memory.oom_control", "oom_kill 0\n");
+    put("/sys/fs/cgroup/memory/a/memory.stat",
+        "hierarchical_memory_limit 4294967296\ntotal_inactive_file 1073741824\n");
+    put("/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "2147483648\n");
+    expect_room(3 * gigabyte, NULL);
+    expect_room(3 * gigabyte + 1, "of the memory limit 3.00 GB are left");
+    end();
+}
+END_TEST
+
 START_TEST(the_machine)
 {
     memory_state before;
@@ -133,6 +174,7 @@ int main(void)
     tcase_add_test(parts, version_2);
     tcase_add_test(parts, version_1);
     tcase_add_test(parts, the_machine);
+    tcase_add_test(parts, room_for_a_copy);
     tcase_add_test(parts, files_that_say_nothing);
     suite_add_tcase(suite, parts);
     SRunner *runner = srunner_create(suite);
