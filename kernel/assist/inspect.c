@@ -1,5 +1,7 @@
 #include "assist/clang.h"
 
+#include "base/base.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,22 +30,52 @@ static void set_string(json_t *object, const char *key, CXString string)
     clang_disposeString(string);
 }
 
-/* The tokens of an extent, joined with one blank: the text of a macro definition. */
-static void set_tokens(json_t *object, const char *key, CXTranslationUnit unit, CXCursor cursor)
+/* The text of an extent in its file, continued lines joined; false: it is in no file. */
+static bool written_text(cadre_buffer *text, CXTranslationUnit unit, CXSourceRange range)
 {
-    CXToken *tokens = NULL;
-    unsigned count = 0;
-    char text[4096] = "";
-    clang_tokenize(unit, clang_getCursorExtent(cursor), &tokens, &count);
-    for (unsigned i = 0; i < count; i++) {
-        CXString token = clang_getTokenSpelling(unit, tokens[i]);
-        if (i > 1) strncat(text, " ", sizeof text - strlen(text) - 1);
-        strncat(text, clang_getCString(token), sizeof text - strlen(text) - 1);
-        if (i == 0) strncat(text, " ", sizeof text - strlen(text) - 1);
-        clang_disposeString(token);
+    CXFile file;
+    unsigned from, to;
+    size_t size = 0;
+    clang_getFileLocation(clang_getRangeStart(range), &file, NULL, NULL, &from);
+    clang_getFileLocation(clang_getRangeEnd(range), NULL, NULL, NULL, &to);
+    const char *whole = file ? clang_getFileContents(unit, file, &size) : NULL;
+    if (!whole || from >= to || to > size) return false;
+    for (const char *c = whole + from, *end = whole + to; c < end; c++) {
+        bool joined = *c == '\\' && c + 1 < end && c[1] == '\n';
+        if (joined) c += 1 + strspn(c + 2, " \t");
+        bool blank = joined || *c == '\n' || *c == '\t';
+        if (!blank)
+            cadre_buffer_append(text, c, 1);
+        else if (text->length && text->data[text->length - 1] != ' ')
+            cadre_buffer_puts(text, " ");
     }
-    clang_disposeTokens(unit, tokens, count);
-    json_object_set_new(object, key, json_string(text));
+    return true;
+}
+
+/* A macro as it was written; one of the compiler's own by its tokens. */
+static void set_macro(json_t *object, CXTranslationUnit unit, CXCursor cursor)
+{
+    CXSourceRange range = clang_getCursorExtent(cursor);
+    cadre_buffer text = {0};
+    cadre_buffer_puts(&text, "#define ");
+    if (!written_text(&text, unit, range)) {
+        CXToken *tokens = NULL;
+        unsigned count = 0;
+        clang_tokenize(unit, range, &tokens, &count);
+        for (unsigned i = 0; i < count; i++) {
+            CXString token = clang_getTokenSpelling(unit, tokens[i]);
+            cadre_buffer_printf(&text, i ? " %s" : "%s", clang_getCString(token));
+            clang_disposeString(token);
+        }
+        clang_disposeTokens(unit, tokens, count);
+    }
+    /* Not every header is UTF-8. */
+    json_t *declaration = text.failed ? NULL : json_stringn(text.data, text.length);
+    if (declaration)
+        json_object_set_new(object, "declaration", declaration);
+    else
+        set_string(object, "declaration", clang_getCursorSpelling(cursor));
+    cadre_buffer_free(&text);
 }
 
 /* The bytes of the definition as they stand in the source, for detail level 1. */
@@ -143,7 +175,7 @@ json_t *assistant_inspect(struct assistant *assistant, const struct question *qu
     if (!object) return NULL;
     set_string(object, "name", clang_getCursorSpelling(cursor));
     if (kind == CXCursor_MacroDefinition) {
-        set_tokens(object, "declaration", assistant->unit, cursor);
+        set_macro(object, assistant->unit, cursor);
     } else {
         if (kind != CXCursor_FunctionDecl || !set_prototype(object, assistant->unit, cursor))
             set_declaration(object, cursor);

@@ -10,5 +10,5 @@ pkglibexec_PROGRAMS += cadre-assist
 cadre_assist_SOURCES = kernel/assist/clang.h kernel/assist/protocol.h kernel/assist/main.c \
     kernel/assist/complete.c kernel/assist/inspect.c kernel/assist/folder.h kernel/assist/folder.c
 cadre_assist_CPPFLAGS = $(AM_CPPFLAGS) $(CLANG_CFLAGS) $(JANSSON_CFLAGS)
-cadre_assist_LDADD = $(CLANG_LIBS) $(JANSSON_LIBS) -lpthread
+cadre_assist_LDADD = libbase.la $(CLANG_LIBS) $(JANSSON_LIBS) -lpthread
 endif

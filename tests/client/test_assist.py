@@ -115,6 +115,16 @@ def test_magics_and_sources(kernel):
     assert "return" not in inspect(kernel, "twice")["data"]["text/plain"]
 
 
+def test_macros_are_shown_as_they_were_written(kernel):
+    warm(kernel)
+    null = inspect(kernel, "NULL")["data"]["text/plain"]
+    assert null.replace("void *", "void*").startswith("#define NULL ((void*)0)\n")
+    code = "#define SUM(a, b) \\\n    ((a) + \\\n\t (b))\nint one = SUM(1, 2);"
+    found = kernel.reply(kernel.client.inspect(code, code.rindex("SUM") + 2))
+    assert found["data"]["text/plain"].startswith("#define SUM(a, b) ((a) + (b))\n")
+    assert inspect(kernel, "__SIZEOF_INT__")["data"]["text/plain"].startswith("#define __SIZEOF_INT__ 4")
+
+
 def assistants(kernel):
     return [pid for pid, (parent, command) in lab.processes().items()
             if parent == kernel.pid and "cadre-assist" in command]
