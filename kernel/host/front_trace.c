@@ -348,6 +348,8 @@ static void add_consequence(const cadre_host *host, const cadre_host_event *even
     if (threads > 0) cadre_buffer_puts(text, "; threads of earlier cells are gone");
     if (sockets > 0)
         cadre_buffer_puts(text, "; what was sent or received on open sockets stays so");
+    if (atomic_load(&host->shared->lost_locks) > 0)
+        cadre_buffer_puts(text, "; locks of files by fcntl or lockf are gone");
 }
 
 /* SIGKILL says nothing by itself. */

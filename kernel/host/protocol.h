@@ -139,8 +139,9 @@ struct shared {
     /* Front writes: process groups of dead hosts that may still have members; the host's handler
      * for the death of the front kills them. */
     _Atomic int32_t groups[GROUPS_MAX];
-    /* Host writes: threads that the cells started, sockets that were open at the snapshot. */
-    _Atomic int32_t lost_threads, lost_sockets;
+    /* Host writes: threads that the cells started, sockets that were open at the snapshot, files
+     * that were locked by fcntl. */
+    _Atomic int32_t lost_threads, lost_sockets, lost_locks;
     struct crash_record crash;
 };
 

@@ -54,6 +54,7 @@ static struct {
     struct offset *offsets;
     size_t offset_count, offset_capacity;
     int sockets;
+    int locks; /* of fcntl: they belong to the process and end with it */
     bool told_refused;
     char oom_score[16];
 } snapshot = {.socket = -1};
@@ -172,11 +173,26 @@ static void tell_front(void)
     host_send(MESSAGE_SNAPSHOT, numbers, 3, NULL);
 }
 
+/* Lines of /proc/self/fdinfo: "lock:\t1: POSIX  ADVISORY  WRITE 4711 08:01:1234 0 EOF". /proc/locks
+ * has them too, but takes 14 ms to read: it stops every processor's locks. */
+static int count_locks(int file)
+{
+    char path[48], line[256], kind[16];
+    int count = 0;
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", file);
+    FILE *info = fopen(path, "re");
+    while (info && fgets(line, sizeof line, info))
+        count += sscanf(line, "lock: %*s %15s", kind) == 1 && strcmp(kind, "POSIX") == 0;
+    if (info) fclose(info);
+    return count;
+}
+
 /* Where the cells' own files stand. The copy shares them with the host, so it puts them back. */
 static void remember_offsets(void)
 {
     snapshot.offset_count = 0;
     snapshot.sockets = 0;
+    snapshot.locks = 0;
     DIR *folder = opendir("/proc/self/fd");
     if (!folder) return;
     for (struct dirent *entry; (entry = readdir(folder));) {
@@ -196,6 +212,7 @@ static void remember_offsets(void)
             snapshot.offset_capacity = capacity;
         }
         snapshot.offsets[snapshot.offset_count++] = (struct offset){file, at};
+        snapshot.locks += count_locks(file);
     }
     closedir(folder);
 }
@@ -240,6 +257,7 @@ static void take_over(const sigset_t *mask)
         (void)lseek(snapshot.offsets[i].file, snapshot.offsets[i].at, SEEK_SET);
     atomic_store(&cell_host.shared->lost_threads, lost_threads);
     atomic_store(&cell_host.shared->lost_sockets, snapshot.sockets);
+    atomic_store(&cell_host.shared->lost_locks, snapshot.locks);
     open_pidfd();
     prefer_host_to_be_killed();
     threads_start_process();

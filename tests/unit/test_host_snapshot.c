@@ -175,6 +175,24 @@ START_TEST(files_stand_where_they_stood)
 }
 END_TEST
 
+START_TEST(lost_locks_are_told)
+{
+    test_run_ok(&session, "int file; struct flock all = {.l_type = F_WRLCK};",
+                "char n[] = \"/tmp/cadre-lock-XXXXXX\"; file = mkstemp(n); unlink(n);");
+    settle();
+    for (int locked = 0; locked < 2; locked++) {
+        cell_result result = test_run(&session, "extern int file; extern struct flock all;",
+                                      "fcntl(file, F_SETLK, &all); *(volatile int *)8 = 1;");
+        ck_assert_int_eq(result.kind, CADRE_HOST_ROLLED_BACK);
+        ck_assert_msg((strstr(result.text, "locks of files") != NULL) == locked, "%s", result.text);
+        cell_result_free(&result);
+        test_run_ok(&session, "extern int file; extern struct flock all;",
+                    "if (fcntl(file, F_SETLK, &all) < 0) abort();");
+        settle();
+    }
+}
+END_TEST
+
 static const char blas[] =
     "void cblas_dgemm(int, int, int, int, int, int, double, const double *, int, "
     "const double *, int, double, double *, int);\n"
@@ -299,6 +317,58 @@ START_TEST(many_cells_cost_the_same)
     settle();
     crash();
     ck_assert_int_eq(test_long(&session, NULL, "dup(0)"), files_before + 2);
+}
+END_TEST
+
+static long private_bytes(pid_t process)
+{
+    char path[64];
+    long size, resident, shared;
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)process);
+    FILE *file = fopen(path, "re");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%ld %ld %ld", &size, &resident, &shared), 3);
+    fclose(file);
+    return (resident - shared) * sysconf(_SC_PAGESIZE);
+}
+
+/* The time that nine of ten cells take at least: a busy machine makes some slow, never fast. */
+static double lower_decile(double *times, int count)
+{
+    qsort(times, (size_t)count, sizeof *times, compare_doubles);
+    return times[count / 10];
+}
+
+/* A session of a long day: neither memory nor descriptors nor time grow with the cells that ran. */
+START_TEST(a_long_session_does_not_grow)
+{
+    enum { PART = 100, WARM = 100 };
+    const char *longer = getenv("CADRE_TEST_LONG");
+    int cells = longer && strcmp(longer, "yes") == 0 ? 10000 : 500;
+    double first[PART], last[PART];
+    test_run_ok(&session, "long counter;", "");
+    long files = test_long(&session, NULL, "dup(0)"), bytes = 0;
+    for (int i = 0; i < WARM + cells; i++) {
+        session.repeat = i > 0;
+        if (i == WARM) bytes = private_bytes(cadre_host_pid(session.host));
+        cell_result result = test_run(&session, "extern long counter;",
+                                      "static char text[64]; snprintf(text, sizeof text, "
+                                      "\"%ld\", ++counter); puts(text);");
+        ck_assert_int_eq(result.kind, CADRE_HOST_DONE);
+        if (i >= WARM && i < WARM + PART) first[i - WARM] = result.ms;
+        if (i >= WARM + cells - PART) last[i - WARM - cells + PART] = result.ms;
+        cell_result_free(&result);
+    }
+    bytes = private_bytes(cadre_host_pid(session.host)) - bytes;
+    session.repeat = false;
+    double before = lower_decile(first, PART), after = lower_decile(last, PART);
+    if (getenv("CADRE_SHOW"))
+        fprintf(stderr, "%d cells: %.0f bytes a cell, %.2f ms, at the end %.2f ms\n", cells,
+                (double)bytes / cells, before, after);
+    ck_assert_msg(bytes <= 4096L * cells, "%ld bytes for %d cells", bytes, cells);
+    ck_assert_msg(after < 2 * before + 1, "%.2f ms, then %.2f ms", before, after);
+    ck_assert_int_eq(test_long(&session, NULL, "dup(0)"), files + 1);
+    ck_assert_int_eq(test_long(&session, "extern long counter;", "counter"), WARM + cells);
 }
 END_TEST
 
@@ -451,12 +521,18 @@ static Suite *suite(void)
     tcase_add_test(cells, never_means_lost_and_a_new_start);
     tcase_add_test(cells, the_death_of_host_and_copy_is_seen_at_once);
     tcase_add_test(cells, files_stand_where_they_stood);
+    tcase_add_test(cells, lost_locks_are_told);
     tcase_add_test(cells, blas_works_after_a_crash);
     tcase_add_test(cells, openmp_works_after_a_crash);
     tcase_add_test(cells, stopping_leaves_nobody);
     tcase_add_test(cells, the_death_of_the_front_ends_everybody);
     tcase_add_test(cells, threads_that_allocate_do_not_spoil_a_copy);
     suite_add_tcase(all, cells);
+    TCase *day = tcase_create("day");
+    tcase_add_checked_fixture(day, setup, teardown);
+    tcase_set_timeout(day, 3600);
+    if (costs_are_real) tcase_add_test(day, a_long_session_does_not_grow);
+    suite_add_tcase(all, day);
     TCase *limits = tcase_create("limits");
     tcase_set_timeout(limits, 120);
     tcase_add_test(limits, no_process_left_for_a_copy);
