@@ -321,6 +321,10 @@ static void add_exit(const cadre_host *host, cadre_buffer *text)
         cadre_buffer_puts(text, "the main thread of the cells' process ended by the system call "
                                 "exit");
         break;
+    case END_LOST_SOCKET:
+        cadre_buffer_puts(text, "the cell closed or replaced descriptors of the kernel by system "
+                                "calls of its own; close() and dup2() leave them alone");
+        break;
     default:
         cadre_buffer_printf(text, "the process of the cells ended with status %d", status);
         break;

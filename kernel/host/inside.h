@@ -94,6 +94,9 @@ static inline bool end_wanted(void)
 int host_protect_file(int file); /* moves it out of reach of cells; returns the new number */
 void host_close_file(int file);
 bool host_is_own_file(int file);
+/* Ends the process, with the reason for the front, when a cell has closed or replaced the socket to
+ * the front past our functions. */
+void host_check_control(void);
 void host_send(enum message message, const int64_t *numbers, size_t number_count,
                const cadre_buffer *payload);
 void host_note(const char *format, ...) __attribute__((format(printf, 1, 2)));

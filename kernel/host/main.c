@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* glibc's own way to hand out real-time signals; no header declares it. */
@@ -115,6 +116,8 @@ static int number(const char *text)
 }
 
 /* The front has died: nothing that it started stays. */
+static ino_t control_inode; /* of the socket to the front, as it was at the start */
+
 static void front_died(int signal_number)
 {
     (void)signal_number;
@@ -123,6 +126,16 @@ static void front_died(int signal_number)
         if (group > 1) kill(-group, SIGKILL);
     }
     kill(0, SIGKILL);
+    _exit(1);
+}
+
+void host_check_control(void)
+{
+    struct stat about;
+    if (fstat(cell_host.control, &about) == 0 && S_ISSOCK(about.st_mode) &&
+        about.st_ino == control_inode)
+        return;
+    atomic_store(&cell_host.shared->process_end, END_LOST_SOCKET);
     _exit(1);
 }
 
@@ -152,6 +165,9 @@ static int start(char **arguments)
     cell_host.main_thread = pthread_self();
     cell_host.control = host_protect_file(control);
     cell_host.display = host_protect_file(display);
+    struct stat about;
+    if (fstat(cell_host.control, &about) < 0) return -1;
+    control_inode = about.st_ino;
     cell_host.saved_output = host_protect_file(1);
     cell_host.saved_error = host_protect_file(2);
     close(control);

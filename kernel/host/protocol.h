@@ -103,7 +103,8 @@ enum process_end {
     END_EXEC,
     END_UNCLEAN_EXIT,
     END_PTHREAD_EXIT,
-    END_MAIN_THREAD
+    END_MAIN_THREAD,
+    END_LOST_SOCKET
 };
 
 #define CRASH_FRAMES_MAX 48

@@ -270,6 +270,7 @@ static void execute_and_report(const struct plan *plan)
     limits_for_host();
     streams_cell(false);
     streams_flush();
+    host_check_control();
     report_done(reason);
 }
 

@@ -143,6 +143,12 @@ START_TEST(every_death_is_survived)
     crash(NULL, "flockfile(stdout); printf(\"locked\"); *(volatile int *)8 = 1;", "SIGSEGV", NULL);
     crash(NULL, "for (int i = 3; i < 1200; i++) syscall(3, i); *(volatile int *)8 = 1;", "SIGSEGV",
           NULL);
+    crash(NULL, "for (int i = 3; i < 1200; i++) syscall(3, i);", "ProcessExit",
+          "descriptors of the kernel");
+    crash("#include <fcntl.h>\n",
+          "int f = open(\"/dev/null\", O_RDWR); for (int i = 3; i < 1200; i++) if (i != f) "
+          "syscall(33, f, i);",
+          "ProcessExit", "descriptors of the kernel");
     ck_assert_int_eq(test_long(&session, "extern int alive;", "alive"), 1);
     test_run_ok(&session, NULL, "closefrom(3); for (int i = 3; i < 1200; i++) close(i);");
     cell_result result = test_run(&session, NULL, "puts(\"still here\");");
