@@ -314,14 +314,17 @@ static int c11_status(int status)
 
 static int wait_cnd(cnd_t *condition, mtx_t *mutex)
 {
-    if (!in_slices()) return cnd_wait(condition, mutex);
+    if (!in_slices())
+        return c11_status(pthread_cond_wait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex));
     return c11_status(cond_until((pthread_cond_t *)condition, (pthread_mutex_t *)mutex,
                                  CLOCK_MONOTONIC, &never, FRAME));
 }
 
 static int wait_cnd_timed(cnd_t *condition, mtx_t *mutex, const struct timespec *until)
 {
-    if (!in_slices()) return cnd_timedwait(condition, mutex, until);
+    if (!in_slices())
+        return c11_status(
+            pthread_cond_timedwait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex, until));
     return c11_status(cond_until((pthread_cond_t *)condition, (pthread_mutex_t *)mutex,
                                  CLOCK_REALTIME, until, FRAME));
 }
