@@ -34,7 +34,9 @@ extern void _IO_list_unlock(void);
 static char out_buffer[64 << 10];
 static pthread_mutex_t ticker_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint32_t ticker_running; /* futex: the ticker sleeps while it is 0 */
-static _Atomic int ticker_writing;
+/* Who writes out what the stream holds, of those who do not both have its lock. */
+enum { FLUSHER_NONE, FLUSHER_TICKER, FLUSHER_CRASH };
+static _Atomic int flusher;
 /* The stream's bytes may still lie unread in its pipe. Set by who writes, cleared by who saw the
  * pipe empty; a stale 1 costs one look. */
 static _Atomic int unread[2];
@@ -153,8 +155,15 @@ void streams_unlock(void)
 void streams_flush_from_crash(void)
 {
     const FILE *out = cell_host.out;
-    for (int i = 0; i < 50 && atomic_load(&ticker_writing); i++)
+    /* The ticker writes the same bytes, or they and no others: whoever claims them first. Only one
+     * that is stuck in its write, or has crashed itself, is not waited for any longer. */
+    int other = FLUSHER_NONE;
+    for (int i = 0; i < 200 && !atomic_compare_exchange_strong(&flusher, &other, FLUSHER_CRASH);
+         i++) {
+        if (other == FLUSHER_CRASH) return; /* of another thread */
+        other = FLUSHER_NONE;
         sleep_us(1000);
+    }
     if (!out || out->_IO_write_ptr <= out->_IO_write_base) return;
     size_t length = (size_t)(out->_IO_write_ptr - out->_IO_write_base);
     if (length > (16u << 20)) return;
@@ -187,9 +196,11 @@ static void *ticker(void *nothing)
         if (!has_pending(cell_host.out) && !has_pending(cell_host.err)) continue;
         pthread_mutex_lock(&ticker_lock);
         if (ftrylockfile(cell_host.out) == 0) {
-            atomic_store(&ticker_writing, 1);
-            if (has_pending(cell_host.out)) fflush_unlocked(cell_host.out);
-            atomic_store(&ticker_writing, 0);
+            int nobody = FLUSHER_NONE;
+            if (atomic_compare_exchange_strong(&flusher, &nobody, FLUSHER_TICKER)) {
+                if (has_pending(cell_host.out)) fflush_unlocked(cell_host.out);
+                atomic_store(&flusher, FLUSHER_NONE);
+            }
             funlockfile(cell_host.out);
         }
         if (has_pending(cell_host.err)) flush_if_free(cell_host.err);
@@ -206,7 +217,7 @@ void streams_start_process(void)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&ticker_running, 0);
-    atomic_store(&ticker_writing, 0);
+    atomic_store(&flusher, FLUSHER_NONE);
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 256 << 10);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);

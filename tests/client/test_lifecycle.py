@@ -227,3 +227,19 @@ def test_unknown_and_comm_requests(kernel):
         assert seen[0] == "busy"
         assert ("comm_close" in seen) == (kind == "comm_open")
     assert kernel.run("1 + 2").value == "3"
+
+
+def test_what_was_printed_before_a_crash_comes_once(kernel):
+    """A thread writes out what a cell has printed every 16 ms: also at the moment of a crash."""
+    for number in range(100):
+        answer = kernel.run(f"""
+            #include <time.h>
+            struct timespec begin, now;
+            clock_gettime(CLOCK_MONOTONIC, &begin);
+            printf("before the crash\\n");
+            do clock_gettime(CLOCK_MONOTONIC, &now);
+            while ((now.tv_sec - begin.tv_sec) * 1000000000l + now.tv_nsec - begin.tv_nsec
+                   < {15000000 + number * 7919 * 37 % 3000000}l);
+            *(volatile int *)0 = 1;""")
+        assert answer.error_name == "SIGSEGV"
+        assert answer.stdout == "before the crash\n", number
