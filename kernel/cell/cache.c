@@ -1,4 +1,5 @@
 #include "kernel/cell/cache.h"
+#include "base/user_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -55,24 +56,10 @@ static int open_own_folder(int at, const char *path, mode_t forbidden)
     return fd;
 }
 
-/* mkdir -p of everything above the last part. */
-static void make_parents(const char *path)
-{
-    char copy[PATH_MAX];
-    size_t length = strlen(path);
-    if (length >= sizeof copy) return;
-    memcpy(copy, path, length + 1);
-    for (char *at = strchr(copy + 1, '/'); at; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        mkdir(copy, 0700);
-        *at = '/';
-    }
-}
-
 cadre_cache *cadre_cache_open(const char *folder, uint64_t limit)
 {
     if (!folder || !*folder || sodium_init() < 0) return NULL;
-    make_parents(folder);
+    (void)cadre_make_folders_above(folder); /* if this fails, opening does, too */
     int outer = open_own_folder(AT_FDCWD, folder, 022);
     if (outer < 0) return NULL;
     int inner = open_own_folder(outer, "cells", 077);

@@ -1,5 +1,7 @@
 #include "cell/stored.h"
 
+#include "base/user_folder.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,15 +30,10 @@ static bool is_name(const char *name)
 
 static int folder_path(cadre_buffer *path, cadre_error *error)
 {
-    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-    if (data && *data == '/')
-        cadre_buffer_printf(path, "%s/cadre/store", data);
-    else if (home && *home == '/')
-        cadre_buffer_printf(path, "%s/.local/share/cadre/store", home);
-    else
+    if (!cadre_user_path(path, "XDG_DATA_HOME", ".local/share", "cadre/store"))
         return cadre_error_set(error, CADRE_EFILE,
                                "%%store needs a home: set HOME or XDG_DATA_HOME");
-    return path->failed ? cadre_error_set(error, CADRE_EMEMORY, "no memory") : CADRE_OK;
+    return CADRE_OK;
 }
 
 static int file_path(cadre_buffer *path, const char *name, cadre_error *error)
@@ -52,23 +49,6 @@ static int file_path(cadre_buffer *path, const char *name, cadre_error *error)
 static int fail(const char *path, cadre_error *error)
 {
     return cadre_error_set(error, CADRE_EFILE, "%%store: %s: %s", path, strerror(errno));
-}
-
-/* The folder and those above it, for their owner alone. */
-static int make_folders(char *path, cadre_error *error)
-{
-    for (char *at = path + 1;; at++) {
-        if (*at && *at != '/') continue;
-        char end = *at;
-        *at = 0;
-        int made = mkdir(path, 0700), code = errno;
-        if (made < 0 && code != EEXIST) {
-            errno = code;
-            return fail(path, error);
-        }
-        *at = end;
-        if (!end) return CADRE_OK;
-    }
 }
 
 /* ---- one file */
@@ -135,7 +115,7 @@ static void add_line(cadre_buffer *head, const char *text)
 
 int cell_stored_write(const cell_stored *value, cadre_error *error)
 {
-    cadre_buffer path = {0}, folder = {0}, head = {0};
+    cadre_buffer path = {0}, head = {0};
     char date[32], size[32];
     time_t now = time(NULL);
     struct tm parts;
@@ -143,8 +123,8 @@ int cell_stored_write(const cell_stored *value, cadre_error *error)
     strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &parts);
     snprintf(size, sizeof size, "%zu", value->size);
     int status = file_path(&path, value->name, error);
-    if (status == CADRE_OK) status = folder_path(&folder, error);
-    if (status == CADRE_OK) status = make_folders(folder.data, error);
+    if (status == CADRE_OK && cadre_make_folders_above(path.data) < 0)
+        status = fail(path.data, error);
     const char *const lines[LINES] = {MARK,          value->name, value->declaration,
                                       value->layout, size,        date};
     for (size_t i = 0; i < LINES; i++)
@@ -153,7 +133,6 @@ int cell_stored_write(const cell_stored *value, cadre_error *error)
         status = cadre_error_set(error, CADRE_EMEMORY, "no memory");
     if (status == CADRE_OK) status = write_file(path.data, &head, value, error);
     cadre_buffer_free(&path);
-    cadre_buffer_free(&folder);
     cadre_buffer_free(&head);
     return status;
 }

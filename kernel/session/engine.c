@@ -1,4 +1,5 @@
 /* The engine in its thread: the compiler takes its time, the front does not wait. */
+#include "base/user_folder.h"
 #include "session/front.h"
 
 #include <stdlib.h>
@@ -16,23 +17,14 @@ static void free_plain(void *context, job *work)
     free(work);
 }
 
-/* Where compiled cells are kept, as the XDG base directories say; empty: nowhere. */
-static void cache_folder(cadre_buffer *path)
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && *cache == '/')
-        cadre_buffer_printf(path, "%s/cadre", cache);
-    else if (home && *home == '/')
-        cadre_buffer_printf(path, "%s/.cache/cadre", home);
-}
-
 static void run_open(job *work)
 {
     front *self = ((plain_job *)work)->front;
     cadre_error error = {0};
     cadre_buffer folder = {0};
-    cache_folder(&folder);
-    cadre_engine_options options = {.cache_dir = folder.length ? folder.data : ""};
+    /* Where compiled cells are kept; nowhere without a home. */
+    bool has_cache = cadre_user_path(&folder, "XDG_CACHE_HOME", ".cache", "cadre");
+    cadre_engine_options options = {.cache_dir = has_cache ? folder.data : ""};
     cadre_engine *engine = cadre_engine_new(&options, &error);
     cadre_buffer_free(&folder);
     if (!engine) {

@@ -1,5 +1,7 @@
 #include "session/history.h"
 
+#include "base/user_folder.h"
+
 #include "wire/wire.h"
 
 #include <errno.h>
@@ -40,15 +42,12 @@ static const char tables[] =
 
 char *history_default_path(void)
 {
-    const char *chosen = getenv("CADRE_HISTORY"), *data = getenv("XDG_DATA_HOME"),
-               *home = getenv("HOME");
+    const char *chosen = getenv("CADRE_HISTORY");
     cadre_buffer path = {0};
     if (chosen)
         cadre_buffer_puts(&path, chosen);
-    else if (data && *data == '/')
-        cadre_buffer_printf(&path, "%s/cadre/history.sqlite", data);
-    else if (home && *home == '/' && access(home, X_OK) == 0) /* no home is made for a user */
-        cadre_buffer_printf(&path, "%s/.local/share/cadre/history.sqlite", home);
+    else
+        (void)cadre_user_path(&path, "XDG_DATA_HOME", ".local/share", "cadre/history.sqlite");
     if (path.length == 0) cadre_buffer_puts(&path, "");
     return cadre_buffer_steal(&path);
 }
@@ -85,21 +84,6 @@ static void matches_function(sqlite3_context *context, int count, sqlite3_value 
     const char *pattern = (const char *)sqlite3_value_text(values[0]);
     const char *text = (const char *)sqlite3_value_text(values[1]);
     sqlite3_result_int(context, pattern && text && history_matches(pattern, text));
-}
-
-/* The folders of `path`, as far as they are missing. */
-static int make_folders(const char *path)
-{
-    char *copy = strdup(path);
-    int status = copy ? 0 : -1;
-    for (char *slash = copy ? strchr(copy + 1, '/') : NULL; slash && status == 0;
-         slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        if (mkdir(copy, 0700) < 0 && errno != EEXIST) status = -1;
-        *slash = '/';
-    }
-    free(copy);
-    return status;
 }
 
 static void shut(history *self)
@@ -219,7 +203,7 @@ static int ensure_open(history *self, cadre_error *error)
     if (self->base) return SQLITE_OK;
     if (*self->path) {
         /* Made here, so that it is never readable for others. */
-        int fd = *self->path == '/' && make_folders(self->path) == 0
+        int fd = *self->path == '/' && cadre_make_folders_above(self->path) == 0
                      ? open(self->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)
                      : -1;
         if (fd < 0 || fstat(fd, &found) < 0 || !S_ISREG(found.st_mode)) {

@@ -1,4 +1,5 @@
 /* Why the host had to be started anew, for later: in a file, and at the start of the next cell. */
+#include "base/user_folder.h"
 #include "session/front.h"
 
 #include <errno.h>
@@ -9,28 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* $XDG_STATE_HOME/cadre/kernel.log; empty: nowhere. */
-static void journal_path(cadre_buffer *path)
-{
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    if (state && *state == '/')
-        cadre_buffer_printf(path, "%s/cadre/kernel.log", state);
-    else if (home && *home == '/' && access(home, X_OK) == 0)
-        cadre_buffer_printf(path, "%s/.local/state/cadre/kernel.log", home);
-}
-
 static int open_journal(const char *path)
 {
     enum { LARGEST = 1 << 20 };
     struct stat found;
-    char *folder = strdup(path);
-    if (!folder) return -1;
-    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        if (mkdir(folder, 0700) < 0 && errno != EEXIST) break; /* then opening fails, too */
-        *slash = '/';
-    }
-    free(folder);
+    /* If this fails, opening does, too. */
+    (void)cadre_make_folders_above(path);
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0) return -1;
     if (fstat(fd, &found) < 0 || !S_ISREG(found.st_mode)) {
@@ -54,8 +39,8 @@ void journal_loss(front *self, const char *text)
     for (size_t i = 0; i < line.length; i++)
         if ((unsigned char)line.data[i] < 0x20) line.data[i] = ' ';
     cadre_buffer_puts(&line, "\n");
-    journal_path(&path);
-    int fd = path.length && !path.failed ? open_journal(path.data) : -1;
+    bool has_place = cadre_user_path(&path, "XDG_STATE_HOME", ".local/state", "cadre/kernel.log");
+    int fd = has_place ? open_journal(path.data) : -1;
     bool kept =
         fd >= 0 && !line.failed && write(fd, line.data, line.length) == (ssize_t)line.length;
     if (fd >= 0) close(fd);

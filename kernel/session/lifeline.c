@@ -1,5 +1,6 @@
 #include "session/lifeline.h"
 
+#include "base/user_folder.h"
 #include "session/front.h"
 
 #include <dirent.h>
@@ -22,29 +23,6 @@ typedef struct mark {
     uint64_t kills, limit; /* cadre_host_memory at that time */
     char connection[PATH_MAX];
 } mark;
-
-static bool folder_path(cadre_buffer *path)
-{
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    if (state && *state == '/')
-        cadre_buffer_printf(path, "%s/cadre/running", state);
-    else if (home && *home == '/')
-        cadre_buffer_printf(path, "%s/.local/state/cadre/running", home);
-    return path->length && !path->failed;
-}
-
-static bool make_folders(char *path)
-{
-    for (char *at = path + 1;; at++) {
-        if (*at && *at != '/') continue;
-        char end = *at;
-        *at = 0;
-        bool made = mkdir(path, 0700) == 0 || errno == EEXIST;
-        *at = end;
-        if (!made) return false;
-        if (!end) return true;
-    }
-}
 
 /* When the process started; 0: there is none. */
 static uint64_t start_of(long pid)
@@ -128,7 +106,8 @@ static void sweep(const char *folder)
     for (const struct dirent *entry; open_ && (entry = readdir(open_));) {
         char path[PATH_MAX];
         mark found;
-        if (entry->d_name[0] == '.' ||
+        const char *fresh = strchr(entry->d_name, '.'); /* HASH.PID: being written by that one */
+        if (fresh == entry->d_name || (fresh && start_of(strtol(fresh + 1, NULL, 10))) ||
             snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path)
             continue;
         if (!read_mark(path, &found) ||
@@ -144,14 +123,14 @@ void lifeline_begin(front *self)
     unsigned char hash[HASH];
     char hex[2 * HASH + 1], *connection = realpath(self->options->connection_file, NULL);
     mark before;
-    if (!connection || strchr(connection, '\n') || !folder_path(&folder) ||
-        !make_folders(folder.data))
+    if (!connection || strchr(connection, '\n') ||
+        !cadre_user_path(&folder, "XDG_STATE_HOME", ".local/state", "cadre/running"))
         goto done;
-    sweep(folder.data);
     crypto_generichash(hash, HASH, (const unsigned char *)connection, strlen(connection), NULL, 0);
     sodium_bin2hex(hex, sizeof hex, hash, HASH);
     cadre_buffer_printf(&path, "%s/%s", folder.data, hex);
-    if (path.failed) goto done;
+    if (path.failed || cadre_make_folders_above(path.data) < 0) goto done;
+    sweep(folder.data);
     if (read_mark(path.data, &before) && !strcmp(before.connection, connection) &&
         start_of(before.pid) != before.start)
         tell(self, &before);

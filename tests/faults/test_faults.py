@@ -134,6 +134,14 @@ def test_no_home_at_all(tmp_path):
         assert kernel.run("2 + 2").value == "4"
 
 
+def test_a_home_that_does_not_exist_is_not_made(tmp_path):
+    nowhere = {"XDG_CACHE_HOME": "", "XDG_DATA_HOME": "", "XDG_STATE_HOME": ""}
+    with lab.Kernel(env={"HOME": str(tmp_path / "home"), **nowhere}) as kernel:
+        assert kernel.run("int kept = 4; kept").value == "4"
+        assert "needs a home" in kernel.run("%store kept").error_text
+    assert not (tmp_path / "home").exists()
+
+
 def test_a_cache_that_lies(tmp_path):
     """Files of the cache that were cut, emptied or filled with something else are not believed."""
     env = {"XDG_CACHE_HOME": str(tmp_path)}

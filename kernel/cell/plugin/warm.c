@@ -297,6 +297,9 @@ void warm_serve(const int *targets, int count)
     record();
     send_reply(0, 0);
     while (idle_deaths < MOST_IDLE_DEATHS) {
+        uint64_t stale; /* of a child whose end was seen first */
+        while (read(news, &stale, sizeof stale) > 0)
+            continue;
         shared->taken = shared->answered = 0;
         pid_t child = fork();
         if (child < 0) {
