@@ -14,6 +14,7 @@ static const char prelude[] =
     "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n"
     "#include <signal.h>\n#include <pthread.h>\n#include <errno.h>\n#include <fcntl.h>\n"
     "#include <assert.h>\n#include <sys/wait.h>\n#include <sys/mman.h>\n#include <poll.h>\n"
+    "#include <sys/resource.h>\n"
     "void cadre_hook_value(const void *, unsigned long, char *(*)(const void *));\n"
     "void *cadre_hook_array(const char *, int, unsigned long, unsigned long,\n"
     "                       const unsigned long *);\n"
